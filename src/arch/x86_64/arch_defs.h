@@ -1,0 +1,36 @@
+// Constants and layouts of x86-64.  The other CPUs' arch_defs.h define the same names.
+#ifndef FPROBE_SRC_ARCH_X86_64_ARCH_DEFS_H_
+#define FPROBE_SRC_ARCH_X86_64_ARCH_DEFS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace libfprobe::detail::arch {
+
+inline constexpr std::size_t kMaxSiteLength = 16;  // bytes of a site that we remember
+inline constexpr std::size_t kPageSize = 4096;
+inline constexpr std::uintptr_t kThunkReach = (std::uintptr_t{1} << 31) - (1 << 20);  // jmp rel32, less a margin
+
+// Thunk slabs: heads are placed by low byte, tails are packed.
+inline constexpr std::size_t kThunkHeadSize = 16;  // [pop %r10] lea site(%rip),%r11; jmp entry
+inline constexpr std::size_t kThunkTailSize = 8;   // [push %r10] jmp resume
+inline constexpr std::size_t kEntryJumpSize = 16;  // jmp *word(%rip); word
+
+// What the toolchain left at a site (bytes are drawn in patch.cpp).
+enum class SiteForm : std::uint8_t {
+  kCallRel32,          // e8 rel32                       5 bytes
+  kCallRel32Prefixed,  // 67|90 e8 rel32                 6 bytes, byte 0 stays for ever
+  kCallGot,            // ff 15 disp32                   6 bytes
+  kNop5,               // 0f 1f 44 00 xx                 5 bytes (gcc -mnop-mcount, clang patchable)
+  kNops,               // 90 × n, n >= 5                 gcc patchable: a thread can stand between them
+  kNopRun,             // the fewest long nops, n > 5    clang patchable
+};
+
+// Return stubs: pages of 4096 bytes, a 16-byte header and 255 stubs of 16 bytes (return.S).
+inline constexpr unsigned kStubPages = 32;
+inline constexpr unsigned kStubsPerPage = 255;
+inline constexpr unsigned kMaxThreads = kStubPages * kStubsPerPage;
+
+}  // namespace libfprobe::detail::arch
+
+#endif  // FPROBE_SRC_ARCH_X86_64_ARCH_DEFS_H_

@@ -1,0 +1,67 @@
+// The system calls of the library: raw, errno untouched, 0/value or -errno.
+//
+// One place, because tests drive the fault paths from here (fail a call, count calls) and because several callers run
+// where libc must not be entered: inside a first hit, inside malloc, in a signal handler.
+#ifndef FPROBE_SRC_CORE_BASE_SYSCALLS_H_
+#define FPROBE_SRC_CORE_BASE_SYSCALLS_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace libfprobe::detail::sys {
+
+enum class Call : unsigned {
+  kMmap,
+  kMunmap,
+  kMprotect,
+  kMadvise,
+  kMembarrier,
+  kTgkill,
+  kOpen,
+  kRead,
+  kAllocate,
+  kCount
+};
+
+// What tests may do to a kind of call: `fail_after` calls succeed, then each gives -`error` until disarmed (error 0).
+// kAllocate is the library's own heap use (see `allocation_allowed`).  Relaxed everywhere: armed before the call under
+// test.
+struct Fault {
+  std::atomic<long> fail_after{0};
+  std::atomic<int> error{0};
+  std::atomic<unsigned long> calls{0};  // counted always, read by tests only
+};
+Fault& fault(Call call) noexcept;
+
+// Negative results are -errno; pointers come back as uintptr_t and are checked with `is_error`.
+[[nodiscard]] constexpr bool is_error(std::uintptr_t result) noexcept {
+  return result > static_cast<std::uintptr_t>(-4096L);
+}
+
+std::uintptr_t mmap(std::uintptr_t address, std::size_t size, int protection, int flags) noexcept;  // always anonymous
+int munmap(std::uintptr_t address, std::size_t size) noexcept;
+int mprotect(std::uintptr_t address, std::size_t size, int protection) noexcept;
+int madvise(std::uintptr_t address, std::size_t size, int advice) noexcept;
+enum class Barrier { kMemory, kSyncCore, kRegisterMemory, kRegisterSyncCore };
+int membarrier(Barrier kind) noexcept;
+pid_t getpid() noexcept;
+pid_t gettid() noexcept;
+int tgkill(pid_t pid, pid_t tid, int signal) noexcept;
+int open_readonly(const char* path) noexcept;
+int open_directory(const char* path) noexcept;
+ssize_t read(int fd, void* buffer, std::size_t size) noexcept;
+ssize_t getdents(int fd, void* buffer, std::size_t size) noexcept;
+ssize_t write(int fd, const void* buffer, std::size_t size) noexcept;
+void close(int fd) noexcept;
+void yield() noexcept;
+void sleep_nanoseconds(long nanoseconds) noexcept;
+
+// Asked before a fallible allocation of the library's own; false makes the caller report -ENOMEM.
+[[nodiscard]] bool allocation_allowed() noexcept;
+
+}  // namespace libfprobe::detail::sys
+
+#endif  // FPROBE_SRC_CORE_BASE_SYSCALLS_H_

@@ -1,0 +1,56 @@
+// The functions of one module by address, with every name they answer to.
+//
+// Sources: .symtab, else .dynsym of the file; aliases, duplicates, clones (.constprop/.isra/.part/.cold), C1/C2
+// constructors, IFUNC (the implementation chosen at load, read from the relocated word; never the resolver).
+#ifndef FPROBE_SRC_CORE_IMAGE_SYMBOL_INDEX_H_
+#define FPROBE_SRC_CORE_IMAGE_SYMBOL_INDEX_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "image/elf_image.h"
+#include "image/image_list.h"
+
+namespace libfprobe::detail {
+
+// One name of one function.  Several entries may share an address (aliases) or a name (static functions of two files).
+struct FunctionName {
+  std::uintptr_t address = 0;  // run-time
+  std::uint64_t size = 0;
+  const char* linkage = "";  // as in the symbol table, without a symbol version
+};
+
+// The spellings under which a linkage name may be asked for (API.md "Names and filters").
+struct Spellings {
+  std::string linkage;       // "_ZN2ns5Class6methodEi.constprop.0"
+  std::string linkage_base;  // without clone suffix; equal to linkage when there is none
+  std::string signature;     // "ns::Class::method(int)": no leading template return type, ABI tags, clone notes; or ""
+  std::string qualified;     // "ns::Class::method": the signature without parameters; or ""
+};
+[[nodiscard]] Spellings spell(const char* linkage);
+
+class SymbolIndex {
+ public:
+  // Reads `file` (the module's own, may be null: names come from memory's dynamic section if possible, else none).
+  [[nodiscard]] static Result<SymbolIndex> build(const LoadedImage& image, const ElfImage* file);
+
+  // Sorted by address.
+  [[nodiscard]] std::span<const FunctionName> functions() const noexcept { return functions_; }
+  // All names whose address is exactly `address`.
+  [[nodiscard]] std::span<const FunctionName> names_at(std::uintptr_t address) const noexcept;
+  // The function that contains `address` (a size-0 symbol reaches to the next one), null if none.
+  [[nodiscard]] const FunctionName* containing(std::uintptr_t address) const noexcept;
+
+ private:
+  std::vector<FunctionName> functions_;
+  std::shared_ptr<const char[]> strings_;  // functions' names: the file itself is not kept mapped
+};
+
+}  // namespace libfprobe::detail
+
+#endif  // FPROBE_SRC_CORE_IMAGE_SYMBOL_INDEX_H_

@@ -1,0 +1,58 @@
+// Names and filters as users write them (API.md "Names and filters"): globs, alternatives, exclusions, module prefixes.
+//
+// Pure text: no ELF, no addresses.  Parsing and matching are linear-time bounded (no exponential backtracking) and are
+// fuzzed.
+#ifndef FPROBE_SRC_CORE_IMAGE_SYMBOL_MATCH_H_
+#define FPROBE_SRC_CORE_IMAGE_SYMBOL_MATCH_H_
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "image/symbol_index.h"
+
+namespace libfprobe::detail {
+
+// Whole-string kernel glob: * ? [a-z] [!x] and backslash.  The pattern must be well formed (see Pattern::parse).
+[[nodiscard]] bool glob_match(std::string_view pattern, std::string_view text) noexcept;
+
+// A module as a prefix may name it.
+struct ModuleName {
+  std::string_view file_name, soname;
+};
+
+// "libfoo.so*:bar*" split at its single colon; without a prefix `module` is empty and `has_module` false.
+struct Prefixed {
+  bool has_module = false;
+  std::string_view module, name;
+};
+[[nodiscard]] Prefixed split_module_prefix(std::string_view text) noexcept;
+
+class Filter {
+ public:
+  // register_fprobe's two patterns; errors: EINVAL (malformed), ENOENT (empty `match`), with a sentence that names the
+  // pattern and what is wrong.  `exclude` may be null or "".
+  [[nodiscard]] static Result<Filter> parse(const char* match, const char* exclude);
+
+  // Whether a function with these spellings, in this module, is selected and not excluded.
+  [[nodiscard]] bool selects(const ModuleName& module, const Spellings& names) const;
+  // False when no alternative can select anything in the module: its symbols need not be spelled.
+  [[nodiscard]] bool may_select_in(const ModuleName& module) const;
+
+ private:
+  struct Alternative {
+    bool excludes = false, has_module = false;
+    std::string module, name;
+  };
+  [[nodiscard]] static Result<void> add(std::string_view pattern, bool excludes, const char* what,
+                                        std::vector<Alternative>& out);
+  std::vector<Alternative> alternatives_;
+};
+
+// Exact name of register_fprobe_syms: any of the spellings, module prefix allowed (the module part may be a glob).
+[[nodiscard]] bool names_exactly(std::string_view wanted, const ModuleName& module, const Spellings& names);
+
+}  // namespace libfprobe::detail
+
+#endif  // FPROBE_SRC_CORE_IMAGE_SYMBOL_MATCH_H_
