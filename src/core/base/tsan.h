@@ -1,0 +1,36 @@
+// Teaches ThreadSanitizer the orders it cannot see: the grace period (membarrier) and code that is compiled
+// unsanitized.
+#ifndef FPROBE_SRC_CORE_BASE_TSAN_H_
+#define FPROBE_SRC_CORE_BASE_TSAN_H_
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define FPROBE_TSAN 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__) || defined(FPROBE_SANITIZE_THREAD)
+#define FPROBE_TSAN 1  // hot files are compiled without -fsanitize=thread: the build defines FPROBE_SANITIZE_THREAD
+#endif
+
+#ifdef FPROBE_TSAN
+extern "C" void __tsan_acquire(void* address);
+extern "C" void __tsan_release(void* address);
+#endif
+
+namespace libfprobe::detail {
+
+// What happened before tsan_release(x) on one thread happened before what follows tsan_acquire(x) on another.
+inline void tsan_acquire([[maybe_unused]] const void* address) noexcept {
+#ifdef FPROBE_TSAN
+  __tsan_acquire(const_cast<void*>(address));
+#endif
+}
+inline void tsan_release([[maybe_unused]] const void* address) noexcept {
+#ifdef FPROBE_TSAN
+  __tsan_release(const_cast<void*>(address));
+#endif
+}
+
+}  // namespace libfprobe::detail
+
+#endif  // FPROBE_SRC_CORE_BASE_TSAN_H_

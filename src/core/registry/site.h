@@ -1,0 +1,68 @@
+// The data a hit reads: Site → ProbeList → ProbeSlot.
+//
+//   thunk ──► Site ──probes──► ProbeList {count, entries, newest first}      immutable; replaced as a whole [PUBLISH]
+//                                  └─ entry ──► fprobe (the user's), ──► ProbeSlot {generation}      type-stable
+//
+// A list is read only between guard.open(site) and guard.close() (grace.h); it is freed when no guard can hold it.  A
+// frame on a shadow stack outlives every list and every struct fprobe: it keeps {slot, generation} and asks again at
+// exit.
+#ifndef FPROBE_SRC_CORE_REGISTRY_SITE_H_
+#define FPROBE_SRC_CORE_REGISTRY_SITE_H_
+
+#include <fprobe/fprobe.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace libfprobe::detail {
+
+struct SiteRecord;  // registry/module.h: everything of a site that no hit reads
+
+// One registration.  Slots are never freed, only used anew under a later generation, so a stale reference is always
+// readable.
+struct ProbeSlot {
+  // Odd while live.  Raised at registration (release, after the fields below) and first thing at unregistration.
+  // A hit compares it with its own copy inside the guard; equal means: fields are this registration's, `probe` is
+  // valid.
+  std::atomic<std::uint64_t> generation{0};
+  fprobe* probe = nullptr;
+  fprobe_exit_cb exit_handler = nullptr;
+  unsigned flags = 0;           // probe->flags at registration (FPROBE_FL_KPROBE_SHARED is fixed then)
+  unsigned long ops_flags = 0;  // probe->ops.flags at registration
+};
+
+// One probe of a site: copies of what the entry half needs.
+struct ListEntry {
+  fprobe* probe = nullptr;
+  fprobe_entry_cb entry_handler = nullptr;
+  ProbeSlot* slot = nullptr;
+  std::uint64_t generation =
+      0;                        // slot->generation differs: unregistered, skip (lets unregister succeed without memory)
+  std::uint32_t data_size = 0;  // bytes, rounded up to longs; 0 without an exit handler
+  bool has_exit = false;
+};
+
+struct ProbeList {
+  std::uint32_t count = 0;
+  std::uint32_t exit_count = 0;  // entries with an exit handler: 0 means that no frame is needed
+  std::uint32_t data_bytes = 0;  // sum of data_size over the entries
+  ListEntry entries[];           // newest registration first
+};
+
+// Near its module (thunks address it rip-relative), 64 bytes, kept until the module is unmapped.
+struct alignas(64) Site {
+  std::atomic<const ProbeList*> probes{nullptr};  // null: no probe. acquire/release [PUBLISH]
+  std::uintptr_t ip = 0;                          // entry_ip
+  std::uintptr_t resume = 0;                      // ip + site length: where the function goes on
+  std::uintptr_t tail = 0;  // the thunk's tail: jumps to resume (re-pushes a nested function's chain)
+  SiteRecord* record = nullptr;
+};
+
+// Offsets that entry.S uses; checked against regs_offsets.h by arch/<cpu>.
+inline constexpr std::size_t kSiteResumeOffset = offsetof(Site, resume);
+static_assert(sizeof(Site) == 64);
+
+}  // namespace libfprobe::detail
+
+#endif  // FPROBE_SRC_CORE_REGISTRY_SITE_H_
