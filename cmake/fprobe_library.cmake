@@ -1,0 +1,66 @@
+# The library: sources, the flags of the files that run on a hit, and what a consumer sees.
+set(_fprobe_arch_dir src/arch/${FPROBE_ARCH})
+file(GLOB FPROBE_SOURCES RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS
+     src/core/*/*.cpp ${_fprobe_arch_dir}/*.cpp ${_fprobe_arch_dir}/*.S)
+foreach(_fprobe_decoder zydis capstone)
+  if(NOT FPROBE_DECODER_USED STREQUAL _fprobe_decoder)
+    list(REMOVE_ITEM FPROBE_SOURCES ${_fprobe_arch_dir}/decode_${_fprobe_decoder}.cpp)
+  endif()
+endforeach()
+list(SORT FPROBE_SOURCES)
+
+# Code that runs on a hit, listed once. It may run inside any function of the program, with nothing but the integer
+# registers saved under FPROBE_FL_GENERAL_REGS: so no vector instructions, no sanitizer (their runtimes are probed code's),
+# no stack protector, no instrumentation of any kind, and optimized in every build type.
+set(FPROBE_HOT_SOURCES ${FPROBE_SOURCES})
+list(FILTER FPROBE_HOT_SOURCES INCLUDE REGEX "^src/core/hot/.*\\.cpp$|^src/arch/[^/]*/(entry|return|syscall)[^/]*\\.cpp$")
+set(FPROBE_HOT_FLAGS -O2 -fno-sanitize=all -mgeneral-regs-only -fno-exceptions -fno-stack-protector
+                     -fpatchable-function-entry=0 -fno-lto)
+
+set_source_files_properties(${FPROBE_HOT_SOURCES} PROPERTIES COMPILE_OPTIONS "${FPROBE_HOT_FLAGS}")
+
+# Makes libfprobe under another name too: the tests link a static one, whose hidden symbols they can reach.
+function(fprobe_make_library target type)
+  add_library(${target} ${type} ${FPROBE_SOURCES})
+  set_target_properties(${target} PROPERTIES
+    CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    POSITION_INDEPENDENT_CODE ON)  # a static libfprobe may become part of somebody's shared object
+  target_include_directories(${target}
+    PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
+    PRIVATE src/core src/arch/${FPROBE_ARCH})
+  target_include_directories(${target} SYSTEM PRIVATE ${FPROBE_DECODER_INCLUDE})
+  target_compile_definitions(${target} PRIVATE _GNU_SOURCE FPROBE_VERSION="${PROJECT_VERSION}")
+  target_compile_options(${target} PRIVATE -fasynchronous-unwind-tables $<$<COMPILE_LANGUAGE:CXX>:-Wconversion -Wno-sign-conversion>)
+  # $<BUILD_INTERFACE> keeps these two out of the exported target.
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:fprobe_warnings> $<BUILD_INTERFACE:fprobe_sanitize>)
+  if(FPROBE_SANITIZE)
+    target_link_options(${target} INTERFACE -fsanitize=${FPROBE_SANITIZE})
+  endif()
+
+  # Plain names only: an installed static libfprobe asks its consumer for nothing but a linker.
+  target_link_libraries(${target} PRIVATE ${FPROBE_DECODER_LIBRARY} dl pthread)
+  if(type STREQUAL "SHARED")
+    # nodelete: threads may be inside at any time. now: a hit must not enter the dynamic linker. The version script also
+    # hides the standard library's templates, which -fvisibility=hidden does not.
+    set(map "${PROJECT_SOURCE_DIR}/cmake/fprobe.map")
+    target_link_options(${target} PRIVATE -Wl,-z,nodelete -Wl,-z,now "-Wl,--version-script=${map}")
+    set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS "${map}")
+    if(NOT FPROBE_SANITIZE)  # a sanitizer's symbols come from the executable
+      target_link_options(${target} PRIVATE -Wl,-z,defs)
+    endif()
+  else()
+    # A C++ linker brings its own C++ library; naming it a second time would defeat -static-libstdc++.
+    foreach(library IN LISTS FPROBE_CXX_RUNTIME)
+      target_link_libraries(${target} PRIVATE $<$<LINK_LANGUAGE:C>:${library}>)
+    endforeach()
+  endif()
+endfunction()
+
+if(BUILD_SHARED_LIBS)
+  fprobe_make_library(fprobe SHARED)
+else()
+  fprobe_make_library(fprobe STATIC)
+endif()
+set_target_properties(fprobe PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+add_library(fprobe::fprobe ALIAS fprobe)
