@@ -86,10 +86,11 @@ void wait_for_all() noexcept;
 [[nodiscard]] bool busy_sites(std::vector<const Site*>& sites) noexcept;
 
 // While the library itself works on this thread (locks held, allocator called), its calls of probed functions are
-// recursion, as inside a handler.  Does nothing for a thread without state.
+// recursion, as inside a handler.  Does nothing for a thread without state.  `frame` (the caller's own by default) is
+// the guard's stack position: every call made inside the scope lies below it.
 class LibraryScope {
  public:
-  LibraryScope() noexcept;
+  explicit LibraryScope(void* frame = __builtin_frame_address(0)) noexcept;
   ~LibraryScope();
   LibraryScope(const LibraryScope&) = delete;
   LibraryScope& operator=(const LibraryScope&) = delete;

@@ -47,7 +47,10 @@ struct ProbeList {
   std::uint32_t count = 0;
   std::uint32_t exit_count = 0;  // entries with an exit handler: 0 means that no frame is needed
   std::uint32_t data_bytes = 0;  // sum of data_size over the entries
-  ListEntry entries[];           // newest registration first
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"  // both compilers know C's flexible array, neither gives it a C++ name
+  ListEntry entries[];                       // newest registration first
+#pragma GCC diagnostic pop
 };
 
 // Near its module (thunks address it rip-relative), 64 bytes, kept until the module is unmapped.
