@@ -1,8 +1,10 @@
 # Flags of the project's own targets. Nothing here reaches a consumer, except that a sanitized libfprobe needs its
 # sanitizer's runtime at link time.
 add_library(fprobe_warnings INTERFACE)
-target_compile_options(fprobe_warnings INTERFACE -Wall -Wextra -pedantic -Wshadow
-                                                 $<$<BOOL:${FPROBE_WERROR}>:-Werror>)
+target_compile_options(fprobe_warnings INTERFACE -Wall -Wextra -pedantic -Wshadow)
+if(FPROBE_WERROR)
+  target_compile_options(fprobe_warnings INTERFACE -Werror)
+endif()
 
 add_library(fprobe_sanitize INTERFACE)
 if(FPROBE_SANITIZE)

@@ -1,0 +1,4 @@
+int instrumented_library_function(void);
+int instrumented_library_function(void) {
+  return 1;
+}
