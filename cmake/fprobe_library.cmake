@@ -14,9 +14,12 @@ list(SORT FPROBE_SOURCES)
 # no stack protector, no instrumentation of any kind, and optimized in every build type.
 set(FPROBE_HOT_SOURCES ${FPROBE_SOURCES})
 list(FILTER FPROBE_HOT_SOURCES INCLUDE REGEX "^src/core/hot/.*\\.cpp$|^src/arch/[^/]*/(entry|return|syscall)[^/]*\\.cpp$")
-set(FPROBE_HOT_FLAGS -O2 -fno-sanitize=all -mgeneral-regs-only -fno-exceptions -fno-stack-protector
-                     -fpatchable-function-entry=0 -fno-lto)
-
+set(FPROBE_HOT_FLAGS -O2 -fno-sanitize=all -fno-exceptions -fno-stack-protector -fpatchable-function-entry=0 -fno-lto)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  list(APPEND FPROBE_HOT_FLAGS -mno-sse -mno-mmx)  # -mgeneral-regs-only would refuse `long double` in standard headers
+else()
+  list(APPEND FPROBE_HOT_FLAGS -mgeneral-regs-only)
+endif()
 set_source_files_properties(${FPROBE_HOT_SOURCES} PROPERTIES COMPILE_OPTIONS "${FPROBE_HOT_FLAGS}")
 
 # Makes libfprobe under another name too: the tests link a static one, whose hidden symbols they can reach.
