@@ -23,8 +23,9 @@ enum class SiteForm : std::uint8_t {
   kCallGot,            // ff 15 disp32                   6 bytes
   kNop5,               // 0f 1f 44 00 xx                 5 bytes (gcc -mnop-mcount, clang patchable)
   kNops,               // 90 × n, n >= 5                 gcc patchable: a thread can stand between them
-  kNopRun,             // the fewest long nops, n > 5    clang patchable
+  kNopRun,             // one long nop, 6 <= n <= 15     clang patchable (more nops may follow, they are left alone)
 };
+inline constexpr std::size_t kMaxPltHead = 11;  // bytes of a PLT slot in front of its jump, at most: endbr64; mov; bnd
 
 // Return stubs: pages of 4096 bytes, a 16-byte header and 255 stubs of 16 bytes (return.S).
 inline constexpr unsigned kStubPages = 32;

@@ -11,6 +11,8 @@
 
 #include "arch_defs.h"  // from src/arch/<cpu>/
 
+extern "C" __attribute__((visibility("hidden"))) const char fprobe_stubs[];  // return.S
+
 namespace libfprobe::detail::arch {
 
 // --- base/syscalls.cpp
@@ -38,7 +40,7 @@ struct Insn {
 // False when `code` does not start with a whole valid instruction.  `kPad`: endbr64 / bti c.
 [[nodiscard]] bool decode(std::span<const std::byte> code, std::uintptr_t ip, Insn& insn) noexcept;
 
-// --- sites.cpp
+// --- sites.cpp, nops.cpp
 // --------------------------------------------------------------------------------------------------------- A site's
 // file form: which bytes the toolchain left.  Values are CPU specific; patch.cpp draws each one.
 struct SiteShape {
@@ -47,19 +49,50 @@ struct SiteShape {
   std::uint8_t patch_offset = 0;  // the jump goes here (a kept prefix lies in front of it)
   bool nested = false;            // a static chain lies on the stack above the return slot (gcc nested function)
 };
-// Recognises a -pg -mfentry call at `code` (address ip): fills shape and the word or address the call goes to.
-// `is_target(address, through_memory)` answers whether a call's target is one of {__fentry__, mcount, _mcount}.
+// `is_target(address, through_memory)` answers whether a call's target is one of {__fentry__, mcount, _mcount}: the
+// address itself, or that of the word the call goes through.
 using IsProfilingTarget = bool (*)(std::uintptr_t target, bool through_memory, void* argument);
+
+// Next place at or after `from` where a profiling call's opcode could be (a fast byte search; a prefix may lie in front
+// of it), text.size() if none.
+[[nodiscard]] std::size_t next_call_candidate(std::span<const std::byte> text, std::size_t from) noexcept;
+// Recognises a profiling call whose first byte, prefix included, is `code`'s first at address ip.  Whether a prefix
+// belongs to the site only the function's start can tell: the caller tries both.
 [[nodiscard]] bool match_call_site(std::span<const std::byte> code, std::uintptr_t ip, IsProfilingTarget is_target,
                                    void* argument, SiteShape& shape) noexcept;
-// Next place at or after `from` in `code` that could hold such a call (a fast byte search), code.size() if none.
-[[nodiscard]] std::size_t next_call_candidate(std::span<const std::byte> code, std::size_t from) noexcept;
-// Recognises patchable nops at a function's first byte (skips a pad): fills shape and the offset of the site.
+// Length of a profiling call of a form that is never patched (-mcmodel=large) at `code`, 0 if there is none.
+[[nodiscard]] std::size_t match_large_call(std::span<const std::byte> code, std::uintptr_t ip,
+                                           IsProfilingTarget is_target, void* argument) noexcept;
+
+// Where a function may start whose entry site is at `offset` of `text`: there, over a pad, over a nested function's
+// push.  The farthest comes first; which is true, symbols and unwind tables know.
+struct StartGuess {
+  std::size_t offset = 0;
+  bool nested = false;
+};
+inline constexpr std::size_t kMaxStartGuesses = 4;
+[[nodiscard]] std::size_t guess_function_starts(std::span<const std::byte> text, std::size_t offset, std::size_t length,
+                                                StartGuess (&guesses)[kMaxStartGuesses]) noexcept;
+
+// Recognises nops to be patched at a function's first bytes (skips a pad): fills shape and the offset of the site.  On
+// false `shape.length` tells how many bytes of nops there are, too few or of no known form.
 [[nodiscard]] bool match_patchable(std::span<const std::byte> function, SiteShape& shape, std::size_t& offset) noexcept;
-// Where the function starts that has an -mfentry site at `offset` of `text` (over endbr64, over a nested function's
-// push); sets `nested`.
-[[nodiscard]] std::size_t fentry_function_start(std::span<const std::byte> text, std::size_t offset,
-                                                bool& nested) noexcept;
+// What nops at a function's first bytes say about themselves.
+enum class NopOrigin : std::uint8_t {
+  kUnknown,    // any assembler may have put them there
+  kPatchable,  // as compilers emit them for -fpatchable-function-entry
+  kMcount,     // as gcc emits them for -mnop-mcount
+};
+[[nodiscard]] NopOrigin nop_origin(std::span<const std::byte> site, const SiteShape& shape) noexcept;
+// Whether a direct jump in `body` (address ip, an instruction boundary) goes to an address in [low, high).  Looks at
+// some thousand bytes at most; true also when they cannot be decoded.
+[[nodiscard]] bool jumps_between(std::span<const std::byte> body, std::uintptr_t ip, std::uintptr_t low,
+                                 std::uintptr_t high) noexcept;
+
+// Next jump through a memory word at or after `from` of `text` (address ip): its offset, and the word's address;
+// text.size() if none.
+[[nodiscard]] std::size_t next_memory_jump(std::span<const std::byte> text, std::uintptr_t ip, std::size_t from,
+                                           std::uintptr_t& word) noexcept;
 // The address of the word through which the PLT slot at `slot` jumps, 0 if it is no PLT slot.
 [[nodiscard]] std::uintptr_t plt_slot_word(std::span<const std::byte> slot, std::uintptr_t ip) noexcept;
 
@@ -67,7 +100,7 @@ using IsProfilingTarget = bool (*)(std::uintptr_t target, bool through_memory, v
 // --------------------------------------------------------------------------------------------------------- A change of
 // live text as numbered steps; text_poke lets every CPU see step i before step i+1 is written.
 struct PokeSteps {
-  static constexpr unsigned kMaxSteps = 4;
+  static constexpr unsigned kMaxSteps = 5;
   struct Step {
     std::uint8_t offset = 0;  // from the site's ip
     std::uint8_t length = 0;
@@ -84,6 +117,10 @@ void armed_bytes(std::uintptr_t ip, const SiteShape& shape, std::uintptr_t thunk
 // Steps that lead from one form to another with threads running.  False: no safe sequence exists (say so to the user).
 [[nodiscard]] bool plan_poke(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* from,
                              const std::uint8_t* to, PokeSteps& steps) noexcept;
+// The same while this is the only thread, standing outside the site: every form leads to every other, and a signal
+// handler that runs between two steps, or between two bytes of one, still finds whole instructions.
+void plan_poke_alone(const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to,
+                     PokeSteps& steps) noexcept;
 // The low address bits a thunk for this site should have so that arming is a one-byte change: address & mask == value.
 struct ThunkPlace {
   std::uintptr_t mask, value;
@@ -110,6 +147,15 @@ void emit_entry_jump(std::uint8_t* out, std::uintptr_t entry) noexcept;
 // Stub of thread `index` (0-based): where the planting call lives, and the return address that it plants.
 [[nodiscard]] std::uintptr_t stub_address(unsigned index) noexcept;
 [[nodiscard]] std::uintptr_t stub_return_address(unsigned index) noexcept;
+// Whether pc lies in the stubs, and whose stub it is.
+[[nodiscard]] inline bool is_stub(std::uintptr_t pc) noexcept {
+  return pc - reinterpret_cast<std::uintptr_t>(fprobe_stubs) < kStubPages * kPageSize;
+}
+[[nodiscard]] unsigned stub_index(std::uintptr_t pc) noexcept;
+// Where a hit goes on whose body is skipped: returns to the caller.
+[[nodiscard]] std::uintptr_t skip_body_code() noexcept;
+// Where the stub's personality sends an unwinding whose handler frame is the hijacked function's caller.
+[[nodiscard]] std::uintptr_t landing_code() noexcept;
 
 }  // namespace libfprobe::detail::arch
 
