@@ -29,7 +29,7 @@ while IFS=: read -r file line text; do
     src/arch/*) layer=arch ;;
     src/core/*) layer=${file#src/core/} layer=${layer%%/*} ;;
   esac
-  included=$(sed 's/.*["<]\(.*\)[">].*/\1/' <<<"$text")
+  included=$(sed 's/^#include ["<]\([^">]*\)[">].*/\1/' <<<"$text")
   case $included in
     arch_defs.h) target=base ;; # the constants that base/arch.h is declared with
     */*) target=${included%%/*} ;;
