@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/arch.h"
 #include "base/attributes.h"
@@ -45,6 +46,11 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED std::uintptr_t mmap(std::uintptr_t address, s
       raw(SYS_mmap, address, size, protection, flags | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 }
 
+FPROBE_UNPROBED FPROBE_UNSANITIZED std::uintptr_t map_file(int fd, std::size_t size) noexcept {
+  if (const int error = injected(Call::kMmap)) return static_cast<std::uintptr_t>(static_cast<long>(error));
+  return static_cast<std::uintptr_t>(raw(SYS_mmap, 0, size, PROT_READ, MAP_PRIVATE, fd, 0));
+}
+
 FPROBE_UNPROBED FPROBE_UNSANITIZED int munmap(std::uintptr_t address, std::size_t size) noexcept {
   if (const int error = injected(Call::kMunmap)) return error;
   return static_cast<int>(raw(SYS_munmap, address, size));
@@ -68,6 +74,20 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED int membarrier(Barrier kind) noexcept {
   return static_cast<int>(raw(SYS_membarrier, kCommands[static_cast<unsigned>(kind)], 0, 0));
 }
 
+FPROBE_UNPROBED FPROBE_UNSANITIZED long get_affinity(void* mask, std::size_t size) noexcept {
+  if (const int error = injected(Call::kAffinity)) return error;
+  return raw(SYS_sched_getaffinity, 0, size, mask);
+}
+
+FPROBE_UNPROBED FPROBE_UNSANITIZED int set_affinity(const void* mask, std::size_t size) noexcept {
+  if (const int error = injected(Call::kAffinity)) return error;
+  return static_cast<int>(raw(SYS_sched_setaffinity, 0, size, mask));
+}
+
+FPROBE_UNPROBED FPROBE_UNSANITIZED std::uintptr_t program_break() noexcept {
+  return static_cast<std::uintptr_t>(raw(SYS_brk, 0));
+}
+
 FPROBE_UNPROBED FPROBE_UNSANITIZED pid_t getpid() noexcept {
   return static_cast<pid_t>(raw(SYS_getpid));
 }
@@ -88,6 +108,10 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED int open_readonly(const char* path) noexcept 
 FPROBE_UNPROBED FPROBE_UNSANITIZED int open_directory(const char* path) noexcept {
   if (const int error = injected(Call::kOpen)) return error;
   return static_cast<int>(raw(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+}
+
+FPROBE_UNPROBED FPROBE_UNSANITIZED long file_size(int fd) noexcept {
+  return raw(SYS_lseek, fd, 0, SEEK_END);
 }
 
 FPROBE_UNPROBED FPROBE_UNSANITIZED ssize_t read(int fd, void* buffer, std::size_t size) noexcept {

@@ -23,6 +23,7 @@ enum class Call : unsigned {
   kOpen,
   kRead,
   kAllocate,
+  kAffinity,
   kCount
 };
 
@@ -42,16 +43,22 @@ Fault& fault(Call call) noexcept;
 }
 
 std::uintptr_t mmap(std::uintptr_t address, std::size_t size, int protection, int flags) noexcept;  // always anonymous
+std::uintptr_t map_file(int fd, std::size_t size) noexcept;  // from its start, to read, private
 int munmap(std::uintptr_t address, std::size_t size) noexcept;
 int mprotect(std::uintptr_t address, std::size_t size, int protection) noexcept;
 int madvise(std::uintptr_t address, std::size_t size, int advice) noexcept;
 enum class Barrier { kMemory, kSyncCore, kRegisterMemory, kRegisterSyncCore };
 int membarrier(Barrier kind) noexcept;
+// Of this thread; `get` returns the bytes written.
+long get_affinity(void* mask, std::size_t size) noexcept;
+int set_affinity(const void* mask, std::size_t size) noexcept;
+std::uintptr_t program_break() noexcept;  // the end of the heap that brk() moves
 pid_t getpid() noexcept;
 pid_t gettid() noexcept;
 int tgkill(pid_t pid, pid_t tid, int signal) noexcept;
 int open_readonly(const char* path) noexcept;
 int open_directory(const char* path) noexcept;
+long file_size(int fd) noexcept;
 ssize_t read(int fd, void* buffer, std::size_t size) noexcept;
 ssize_t getdents(int fd, void* buffer, std::size_t size) noexcept;
 ssize_t write(int fd, const void* buffer, std::size_t size) noexcept;
