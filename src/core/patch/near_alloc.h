@@ -1,8 +1,12 @@
 // Memory within reach of a module: slabs for thunks (executable) and for the data they address (Sites).
 //
-// Private anonymous memory (never shared: fork), filled while RW, then R-X; later additions go through text_poke's way
-// of writing.  Avoids the gibibyte above the break and the stack's growth room.  A slab lives until its module is
-// unmapped.
+// Private anonymous memory (never shared: fork), filled while RW, then R-X; later additions widen the slab by W for a
+// moment and never take X away.  Avoids the gibibyte above the break and the stack's growth room.  A slab lives until
+// its module is unmapped.
+//
+//   slab   0x00 entry jump │ heads, each where its low bits must be, from the front ... free ... tails from the back
+//
+// A 256-byte row holds sixteen heads when their sites are aligned to 16.
 #ifndef FPROBE_SRC_CORE_PATCH_NEAR_ALLOC_H_
 #define FPROBE_SRC_CORE_PATCH_NEAR_ALLOC_H_
 
@@ -21,14 +25,14 @@ struct NearRange {
   std::uintptr_t low = 0, high = 0;
 };
 
-// Maps `size` bytes (whole pages) RW within reach of the range; ENOSPC when there is no room, ENOMEM when memory is
-// refused.
-[[nodiscard]] Result<std::uintptr_t> map_near(const NearRange& range, std::size_t size);
+// Maps `size` bytes (whole pages) RW within reach of the module's range, and of `also` unless that is empty; ENOSPC
+// when there is no room, ENOMEM when memory is refused.
+[[nodiscard]] Result<std::uintptr_t> map_near(const NearRange& module, std::size_t size, const NearRange& also = {});
 
-// One module's thunks and Sites.
+// One module's thunks and Sites.  Callers need no lock of their own.
 class ThunkArena {
  public:
-  ThunkArena(const NearRange& range, std::uintptr_t entry_code) noexcept;
+  ThunkArena(const NearRange& module, std::uintptr_t entry_code) noexcept;
   ~ThunkArena();  // unmaps: only when the module is gone and no thread can be inside
   ThunkArena(const ThunkArena&) = delete;
   ThunkArena& operator=(const ThunkArena&) = delete;
@@ -42,18 +46,30 @@ class ThunkArena {
   };
   [[nodiscard]] Result<Thunk> add_thunk(std::uintptr_t site_data, std::uintptr_t resume, bool nested,
                                         arch::ThunkPlace place);
-  // Makes everything added so far executable (R-X).  One call per batch.
+  // Makes everything added so far executable (R-X).  One call per batch.  After a failure it may be called again.
   [[nodiscard]] Result<void> seal();
 
  private:
-  struct Slab;
-  [[nodiscard]] Result<Slab*> writable_slab(arch::ThunkPlace place);
-  NearRange range_;
+  class Slab;
+  struct Data {
+    std::uintptr_t start = 0, used = 0, size = 0;
+  };
+  struct Places {
+    Slab* head_slab = nullptr;
+    Slab* tail_slab = nullptr;
+    std::size_t head = 0, tail = 0;  // offsets
+  };
+  [[nodiscard]] Places find_places(arch::ThunkPlace place) noexcept;
+  [[nodiscard]] Result<Places> reserve(arch::ThunkPlace place);
+  [[nodiscard]] Result<void> add_slab();
+  [[nodiscard]] bool is_near(const Slab& slab) const noexcept;
+  [[nodiscard]] Result<std::uintptr_t> map_reachable(std::size_t size);
+
+  RankedMutex mutex_{LockRank::kNearAlloc};  // protects everything below; nothing nests in it
+  NearRange module_;
+  NearRange mapped_;  // spans everything mapped for it so far, empty at first: new memory must reach it too
   std::uintptr_t entry_code_;
   std::vector<Slab> slabs_;
-  struct Data {
-    std::uintptr_t start, used, size;
-  };
   std::vector<Data> data_;
 };
 

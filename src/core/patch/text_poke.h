@@ -20,32 +20,38 @@ namespace libfprobe::detail {
 struct TextEdit {
   std::uintptr_t ip = 0;
   arch::SiteShape shape;
-  std::uint8_t before[arch::kMaxSiteLength]{};  // what we wrote last, or the file's bytes: verified first
+  // What we wrote last, or the file's bytes: verified first, from the patch place on.  A prefix in front of it is never
+  // ours to write: a debugger's breakpoint on it is no obstacle.
+  std::uint8_t before[arch::kMaxSiteLength]{};
   std::uint8_t after[arch::kMaxSiteLength]{};
-  const LoadedImage* image = nullptr;  // whose text it is; an edit of an unloaded image is left out
+  const LoadedImage* image = nullptr;  // whose text it is; an edit of an unloaded image is left out; null: not checked
   bool done = false;                   // out: written
   bool foreign = false;                // out: bytes differ from `before` (a debugger or uprobe sits there), left alone
 };
 
 enum class PokeMode {
   kAllOrNothing,  // register: any foreign byte or refused page fails the batch before the first store (EACCES, EPERM,
-                  // EBUSY)
-  kBestEffort,    // unregister: foreign edits are left as they are, the rest is done
+                  // EBUSY; ENOMEM)
+  kBestEffort,    // unregister: edits that cannot be made are left as they are (done stays false), the rest is done
 };
 
 // Sorts `edits` by address.  `module_name`s for sentences come from edit.image.
 [[nodiscard]] Result<void> poke_text(std::span<TextEdit> edits, PokeMode mode);
 
-// How many threads /proc/self/task lists; 2 when it cannot be read (the careful answer).
+// How many threads /proc/self/task lists, 2 for any number above; 2 when it cannot be read (the careful answer).
 [[nodiscard]] unsigned count_threads() noexcept;
 
 // Registers the process for the barriers; at load and in a fork child.
 void prepare_barriers() noexcept;
 
+// Whether the barriers below can be had, with no barrier where that is known.  When they cannot, a registration must
+// fail: neither live text could be changed nor unregister keep its promise.
+[[nodiscard]] bool barriers_work() noexcept;
+
 // Makes every running thread pass a full memory barrier, resp. resynchronise its instruction stream.  Falls back to
-// moving this thread over every CPU when membarrier is refused. [GRACE] [POKE]
-void barrier_memory() noexcept;
-void barrier_sync_core() noexcept;
+// moving this thread over every CPU when membarrier is refused.  False: refused too, nothing happened. [GRACE] [POKE]
+bool barrier_memory() noexcept;
+bool barrier_sync_core() noexcept;
 
 }  // namespace libfprobe::detail
 

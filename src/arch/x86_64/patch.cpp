@@ -1,0 +1,231 @@
+// The bytes of a site in every form, and the steps that lead from one form to another while threads run through it.
+//
+// The patch place is p = ip + patch_offset; L = length - patch_offset bytes from p belong to the site.  Every step is
+// one of two kinds: it changes one byte, or two bytes inside one aligned 8-byte word, of what threads may be decoding
+// (then old and new are both whole instructions that lead to ip + length); or it changes bytes that no thread acts on
+// (behind a short jump, or an immediate whose value nobody uses).  text_poke puts a barrier behind every step.
+//
+//   form                    original            idle                idle, p % 8 == 7     armed
+//   kCallRel32              e8 r0 r1 r2 r3      0f 1f 44 00 00      eb 03 r1 r2 r3       e9 t0 t1 t2 t3
+//   kCallRel32Prefixed  P   e8 r0 r1 r2 r3      0f 1f 44 00 00      eb 03 r1 r2 r3       e9 t0 t1 t2 t3   (P = 67 | 90
+//                                                                                                stays for ever)
+//   kCallGot                ff 15 d0 d1 d2 d3   66 0f 1f 44 00 00   48 3d d0 d1 d2 d3    e9 t0 t1 t2 t3 xx
+//   kNop5                   0f 1f 44 00 08      as original         eb 03 44 00 08       e9 t0 t1 t2 t3
+//   kNops, n >= 5           90 × n              0f 1f 44 00 00 90*  eb n-2 90*           e9 t0 t1 t2 t3 90*
+//   kNopRun, n > 5          long nops           as original         eb n-2 rest          e9 t0 t1 t2 t3 rest
+//
+// The usual way, through a short jump over the rest of the site (t0 == 03, see thunk_place):
+//     0f 1f 44 00 00   nop
+// (1) eb 03 44 00 00   two bytes in one aligned word
+// (2) eb 03 t1 t2 t3   nobody decodes these
+// (3) e9 03 t1 t2 t3   one byte; and the same backwards, so that the first step of disarming silences the probe
+//
+// Where p % 8 == 7 a store of two bytes would leave its aligned word and can tear (seen).  Idle is then the short jump
+// itself, so arming changes single bytes only.  To and from the original call the way leads through an instruction of
+// five bytes whose last four are an immediate that has no effect (flags are dead at a function's entry):
+//     e8 r0 r1 r2 r3   call
+// (1) a9 r0 r1 r2 r3   test $imm32,%eax       one byte
+// (2) a9 03 r1 r2 r3   any immediate will do
+// (3) eb 03 r1 r2 r3   one byte
+//
+// `ff 15` at p % 8 == 7 knows no such single change to `eb 04`, so its idle form is another harmless instruction of six
+// bytes, again with a free immediate, and t0 is 3d:
+//     ff 15 d0 d1 d2 d3   call *d(%rip)
+// (1) 85 15 d0 d1 d2 d3   test %edx,d(%rip)     reads the GOT slot
+// (2) 85 3d d0 d1 d2 d3   test %edi,d(%rip)
+// (3) 48 3d d0 d1 d2 d3   cmp $imm32,%rax       idle
+// (4) 48 3d t1 t2 t3 xx   any immediate will do
+// (5) e9 3d t1 t2 t3 xx   jmp
+//
+// In none of these states lies an instruction boundary inside the site (kNops apart), so no thread, however long it is
+// preempted, can wake up in the middle of one; and ip + length, where a thread inside __fentry__ returns to, is one
+// always.  From gcc's single nops there is no way while threads run: one may stand on any of them.
+#include <algorithm>
+#include <cstring>
+
+#include "base/arch.h"
+
+namespace libfprobe::detail::arch {
+namespace {
+
+constexpr std::uint8_t kJmpRel32 = 0xe9;         // jmp rel32
+constexpr std::uint8_t kJmpRel8 = 0xeb;          // jmp rel8
+constexpr std::uint8_t kNop = 0x90;              // nop
+constexpr std::uint8_t kTestEaxImm32 = 0xa9;     // test $imm32,%eax
+constexpr std::uint8_t kGroup5 = 0xff;           // call *..., with kModRmCallRip
+constexpr std::uint8_t kModRmCallRip = 0x15;     // /2, disp32(%rip)
+constexpr std::uint8_t kTestRegMem = 0x85;       // test %reg,mem; with kModRmCallRip: %edx
+constexpr std::uint8_t kRexW = 0x48;             // with kCmpEaxImm32: cmp $imm32,%rax
+constexpr std::uint8_t kCmpEaxImm32 = 0x3d;      // cmp $imm32,%eax; as ModRM of kTestRegMem: %edi,disp32(%rip)
+constexpr std::uint8_t kNop5Bytes[] = {0x0f, 0x1f, 0x44, 0x00, 0x00};        // nopl 0(%rax,%rax,1)
+constexpr std::uint8_t kNop6Bytes[] = {0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00};  // nopw 0(%rax,%rax,1)
+constexpr std::size_t kJmpRel32Length = 5;
+constexpr std::uintptr_t kWord = 8;  // CPUs fetch changes inside an aligned word of this size whole
+
+std::uintptr_t place_of(std::uintptr_t ip, const SiteShape& shape) noexcept {
+  return ip + shape.patch_offset;
+}
+
+std::size_t place_length(const SiteShape& shape) noexcept {
+  return static_cast<std::size_t>(shape.length - shape.patch_offset);
+}
+
+// Two bytes at the patch place do not share an aligned word.
+bool is_straddling(std::uintptr_t ip, const SiteShape& shape) noexcept {
+  return place_of(ip, shape) % kWord == kWord - 1;
+}
+
+// Displacement of the short jump from the patch place to the end of the site.
+std::uint8_t skip_of(const SiteShape& shape) noexcept {
+  return static_cast<std::uint8_t>(place_length(shape) - 2);
+}
+
+// The byte that follows the first one in the form from which the jump is armed: the jump's t0 must equal it.
+std::uint8_t second_byte(std::uintptr_t ip, const SiteShape& shape) noexcept {
+  if (shape.form == SiteForm::kCallGot && is_straddling(ip, shape)) return kCmpEaxImm32;
+  return skip_of(shape);
+}
+
+// A plan under construction: the site's bytes as the steps so far leave them.
+class Planner {
+ public:
+  Planner(const SiteShape& shape, const std::uint8_t* from, PokeSteps& steps) noexcept
+      : length_(shape.length), first_(shape.patch_offset), steps_(steps) {
+    std::memcpy(now_, from, length_);
+    steps_.count = 0;
+  }
+
+  [[nodiscard]] std::uint8_t head(std::size_t index) const noexcept { return now_[first_ + index]; }
+
+  // One step each.  `go` leaves out what does not change; the range is as small as the change.
+  void go(const std::uint8_t* next) noexcept {
+    std::size_t begin = 0, end = length_;
+    while (begin < end && now_[begin] == next[begin]) ++begin;
+    while (end > begin && now_[end - 1] == next[end - 1]) --end;
+    if (begin == end) return;
+    PokeSteps::Step& step = steps_.steps[steps_.count++];
+    step.offset = static_cast<std::uint8_t>(begin);
+    step.length = static_cast<std::uint8_t>(end - begin);
+    std::memcpy(step.bytes, next + begin, end - begin);
+    std::memcpy(now_, next, length_);
+  }
+  void set_first(std::uint8_t byte) noexcept { set_head(byte, head(1)); }
+  void set_second(std::uint8_t byte) noexcept { set_head(head(0), byte); }
+  void set_head(std::uint8_t byte0, std::uint8_t byte1) noexcept { go_behind(now_, byte0, byte1); }
+  // To `to`, but with these bytes at the patch place.
+  void go_behind(const std::uint8_t* to, std::uint8_t byte0, std::uint8_t byte1) noexcept {
+    std::uint8_t next[kMaxSiteLength];
+    std::memcpy(next, to, length_);
+    next[first_] = byte0;
+    next[first_ + 1] = byte1;
+    go(next);
+  }
+
+ private:
+  std::size_t length_, first_;
+  PokeSteps& steps_;
+  std::uint8_t now_[kMaxSiteLength];
+};
+
+// Through the short jump.
+void plan_short_jump(Planner& plan, const SiteShape& shape, const std::uint8_t* to) noexcept {
+  plan.set_head(kJmpRel8, skip_of(shape));
+  plan.go_behind(to, kJmpRel8, skip_of(shape));
+  plan.go(to);
+}
+
+// Through `test $imm32,%eax`: single bytes only, for places of five bytes.
+void plan_test_immediate(Planner& plan, const SiteShape& shape, const std::uint8_t* to) noexcept {
+  plan.set_first(kTestEaxImm32);
+  plan.go_behind(to, kTestEaxImm32, to[shape.patch_offset + 1]);
+  plan.go(to);
+}
+
+// Through `cmp $imm32,%rax`: single bytes only, for straddling `ff 15`.
+bool plan_compare_immediate(Planner& plan, const std::uint8_t* to) noexcept {
+  if (plan.head(0) == kGroup5) {
+    plan.set_first(kTestRegMem);
+    plan.set_second(kCmpEaxImm32);
+  }
+  const bool to_call = to[0] == kGroup5;
+  if (plan.head(1) != kCmpEaxImm32 || (!to_call && to[1] != kCmpEaxImm32)) return false;  // a thunk out of its place
+  plan.set_first(kRexW);
+  plan.go_behind(to, kRexW, kCmpEaxImm32);
+  if (to_call) {
+    plan.set_first(kTestRegMem);
+    plan.set_second(kModRmCallRip);
+  }
+  plan.go(to);
+  return true;
+}
+
+}  // namespace
+
+void idle_bytes(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* original, std::uint8_t* out) noexcept {
+  std::memcpy(out, original, shape.length);
+  std::uint8_t* place = out + shape.patch_offset;
+  if (is_straddling(ip, shape)) {
+    place[0] = shape.form == SiteForm::kCallGot ? kRexW : kJmpRel8;
+    place[1] = second_byte(ip, shape);
+    return;
+  }
+  switch (shape.form) {
+    case SiteForm::kCallRel32:
+    case SiteForm::kCallRel32Prefixed:
+    case SiteForm::kNops:
+      std::memcpy(place, kNop5Bytes, sizeof kNop5Bytes);
+      return;
+    case SiteForm::kCallGot:
+      std::memcpy(place, kNop6Bytes, sizeof kNop6Bytes);
+      return;
+    case SiteForm::kNop5:
+    case SiteForm::kNopRun:
+      return;  // The compiler's own first nop is five bytes or longer: nothing is better.
+  }
+}
+
+void armed_bytes(std::uintptr_t ip, const SiteShape& shape, std::uintptr_t thunk, const std::uint8_t* original,
+                 std::uint8_t* out) noexcept {
+  idle_bytes(ip, shape, original, out);  // what lies behind the jump stays as it is in the idle form
+  const auto displacement = static_cast<std::int32_t>(thunk - (place_of(ip, shape) + kJmpRel32Length));
+  std::uint8_t* place = out + shape.patch_offset;
+  place[0] = kJmpRel32;
+  std::memcpy(place + 1, &displacement, sizeof displacement);
+}
+
+bool plan_poke(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to,
+               PokeSteps& steps) noexcept {
+  Planner plan(shape, from, steps);
+  if (std::equal(from, from + shape.length, to)) return true;
+  if (plan.head(0) == kNop && plan.head(1) == kNop) return false;  // a thread may stand on any of the single nops
+
+  const std::uint8_t skip = skip_of(shape);
+  const bool single_bytes = plan.head(1) == skip && to[shape.patch_offset + 1] == skip;
+  if (single_bytes || !is_straddling(ip, shape)) {
+    plan_short_jump(plan, shape, to);
+    return true;
+  }
+  if (shape.form == SiteForm::kCallGot) return plan_compare_immediate(plan, to);
+  // Behind the test the rest of the site runs: it must be whole nops (kNops) or nothing.
+  if (place_length(shape) != kJmpRel32Length && shape.form != SiteForm::kNops) return false;
+  plan_test_immediate(plan, shape, to);
+  return true;
+}
+
+void plan_poke_alone(const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to,
+                     PokeSteps& steps) noexcept {
+  Planner plan(shape, from, steps);
+  if (std::equal(from, from + shape.length, to)) return;
+  plan_short_jump(plan, shape, to);
+}
+
+ThunkPlace thunk_place(std::uintptr_t ip, const SiteShape& shape) noexcept {
+  constexpr std::uintptr_t kLowByte = 0xff;
+  const std::uintptr_t end = place_of(ip, shape) + kJmpRel32Length;  // what rel32 counts from
+  return {kLowByte, (end + second_byte(ip, shape)) & kLowByte};
+}
+
+// Instruction fetch sees stores by itself; what a CPU has fetched already is the barrier's business.
+void flush_instruction_cache(std::uintptr_t, std::size_t) noexcept {}
+
+}  // namespace libfprobe::detail::arch

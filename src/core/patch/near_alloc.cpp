@@ -1,0 +1,262 @@
+// See near_alloc.h; map_near is in map_near.cpp.
+//
+// Bytes of a slab belong to one head or tail for ever, so a place once found taken stays taken: searches go on where
+// the last one for the same low bits ended.
+//
+// No barrier is needed for what is added to a slab in which threads run.  Only free bytes are written, and no thread
+// can have fetched them as instructions to be executed: the only way to a new head is its site's jump, which poke_text
+// writes later (stores of one CPU become visible in order, and a thread that fetches the new jump fetches the head
+// after it, from caches that are coherent); the only way to a new tail is the Site, which that head names.  CPUs whose
+// instruction caches are not coherent get their flush in `seal`, before poke_text's barriers.
+#include "patch/near_alloc.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <new>
+
+#include "base/attributes.h"
+#include "base/syscalls.h"
+#include "patch/text_writer.h"
+
+namespace libfprobe::detail {
+namespace {
+
+constexpr std::size_t kFirstSlabSize = std::size_t{64} << 10;
+constexpr std::size_t kLargestSlabSize = std::size_t{1} << 20;
+constexpr std::size_t kDataSize = std::size_t{64} << 10;
+constexpr std::size_t kDataAlignment = 64;
+constexpr std::size_t kNowhere = SIZE_MAX;
+constexpr std::size_t kLowBits = 256;
+
+std::size_t round_up(std::size_t value, std::size_t alignment) noexcept {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+// Text that other threads may be running next to: bytes go in past the sanitizers.
+FPROBE_UNSANITIZED void copy_code(std::uintptr_t to, const std::uint8_t* from, std::size_t size) noexcept {
+  for (std::size_t i = 0; i < size; ++i) reinterpret_cast<volatile std::uint8_t*>(to)[i] = from[i];
+}
+
+Error no_memory() noexcept {
+  return make_error(ENOMEM, "no memory to list the thunks of a module");
+}
+
+// Room for one element more, so that adding it cannot fail.
+template <class T>
+Result<void> reserve_one(std::vector<T>& vector) noexcept {
+  if (!sys::allocation_allowed()) return no_memory();
+  try {
+    if (vector.size() == vector.capacity()) vector.reserve(std::max<std::size_t>(4, 2 * vector.size()));
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  }
+  return {};
+}
+
+Error refused(const char* what, int result) noexcept {
+  if (result == -ENOMEM) return make_error(ENOMEM, "no memory to make thunks %s", what);
+  return make_error(
+      result == -EPERM ? EPERM : EACCES,
+      "cannot make thunks %s: mprotect gave errno %d; a seccomp filter, SELinux (execmem) or another policy "
+      "forbids new code, allow it for this program",
+      what, -result);
+}
+
+// Which bytes of a slab are taken, one bit each.
+class ByteMap {
+ public:
+  explicit ByteMap(std::size_t size) : words_(size / kWordBits + 1) {}  // one word more: `is_free` reads pairs
+
+  // `size` is at most 16.
+  [[nodiscard]] bool is_free(std::size_t offset, std::size_t size) const noexcept {
+    const std::size_t word = offset / kWordBits, shift = offset % kWordBits;
+    std::uint64_t bits = words_[word] >> shift;
+    if (shift != 0) bits |= words_[word + 1] << (kWordBits - shift);
+    return (bits & ((std::uint64_t{1} << size) - 1)) == 0;
+  }
+  void take(std::size_t offset, std::size_t size) noexcept {
+    for (std::size_t i = offset; i < offset + size; ++i) words_[i / kWordBits] |= std::uint64_t{1} << (i % kWordBits);
+  }
+
+ private:
+  static constexpr std::size_t kWordBits = 64;
+  std::vector<std::uint64_t> words_;
+};
+
+}  // namespace
+
+// One mapping of thunks: where there is room, and whether it may be written or executed now.
+class ThunkArena::Slab {
+ public:
+  Slab(std::uintptr_t start, std::size_t size) : start_(start), size_(size), taken_(size), tail_limit_(size) {
+    taken_.take(0, arch::kEntryJumpSize);
+  }
+
+  [[nodiscard]] std::uintptr_t start() const noexcept { return start_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+  // Offset of a free place for a head resp. a tail, kNowhere if there is none.
+  [[nodiscard]] std::size_t find_head(arch::ThunkPlace place) noexcept {
+    if (is_refused_) return kNowhere;
+    const std::size_t stride = place.mask + 1;
+    std::size_t& next = next_head_[place.value % kLowBits];
+    next = std::max<std::size_t>(next, (place.value - start_) & place.mask);
+    for (; next + arch::kThunkHeadSize <= size_; next += stride) {
+      if (taken_.is_free(next, arch::kThunkHeadSize)) return next;
+    }
+    return kNowhere;
+  }
+  [[nodiscard]] std::size_t find_tail() noexcept {
+    if (is_refused_) return kNowhere;
+    for (; tail_limit_ >= arch::kThunkTailSize; tail_limit_ -= arch::kThunkTailSize) {
+      const std::size_t offset = tail_limit_ - arch::kThunkTailSize;
+      if (taken_.is_free(offset, arch::kThunkTailSize)) return offset;
+    }
+    return kNowhere;
+  }
+  void take(std::size_t offset, std::size_t size) noexcept { taken_.take(offset, size); }
+  void write(std::size_t offset, const std::uint8_t* code, std::size_t size) noexcept {
+    copy_code(start_ + offset, code, size);
+  }
+
+  // Adds W to a sealed slab.  False when that is refused: then the slab serves no more thunks.
+  [[nodiscard]] bool make_writable() noexcept {
+    if (is_writable_) return true;
+    is_refused_ = sys::mprotect(start_, size_, PROT_READ | PROT_WRITE | PROT_EXEC) != 0;
+    is_writable_ = !is_refused_;
+    return is_writable_;
+  }
+  // 0 or -errno.
+  [[nodiscard]] int seal() noexcept {
+    if (!is_writable_) return 0;
+    arch::flush_instruction_cache(start_, size_);
+    if (is_executable_) {
+      take_back_write(start_, start_ + size_, PROT_READ | PROT_EXEC);
+    } else if (const int result = sys::mprotect(start_, size_, PROT_READ | PROT_EXEC)) {
+      return result;
+    }
+    is_executable_ = true;
+    is_writable_ = false;
+    return 0;
+  }
+
+ private:
+  std::uintptr_t start_;
+  std::size_t size_;
+  ByteMap taken_;
+  std::array<std::size_t, kLowBits> next_head_{};  // by low bits: the first offset not known to be taken
+  std::size_t tail_limit_;                         // no free place for a tail ends above it
+  bool is_writable_ = true, is_executable_ = false, is_refused_ = false;
+};
+
+ThunkArena::ThunkArena(const NearRange& module, std::uintptr_t entry_code) noexcept
+    : module_(module), entry_code_(entry_code) {}
+
+ThunkArena::~ThunkArena() {
+  for (const Slab& slab : slabs_) (void)sys::munmap(slab.start(), slab.size());
+  for (const Data& data : data_) (void)sys::munmap(data.start, data.size);
+}
+
+Result<std::uintptr_t> ThunkArena::allocate_data(std::size_t size) {
+  const MutexLock lock(mutex_);
+  size = round_up(size, kDataAlignment);
+  if (data_.empty() || data_.back().size - data_.back().used < size) {
+    const std::size_t mapped = round_up(std::max(size, kDataSize), arch::kPageSize);
+    if (auto room = reserve_one(data_); !room) return room.error();
+    auto start = map_reachable(mapped);
+    if (!start) return start;
+    data_.push_back({*start, 0, mapped});
+  }
+  Data& data = data_.back();
+  data.used += size;
+  return data.start + data.used - size;
+}
+
+Result<ThunkArena::Thunk> ThunkArena::add_thunk(std::uintptr_t site_data, std::uintptr_t resume, bool nested,
+                                                arch::ThunkPlace place) {
+  const MutexLock lock(mutex_);
+  auto reserved = reserve(place);
+  if (!reserved) return reserved.error();
+  const Places& places = *reserved;
+
+  const Thunk thunk{places.head_slab->start() + places.head, places.tail_slab->start() + places.tail};
+  const std::uintptr_t entry = is_near(*places.head_slab) ? entry_code_ : places.head_slab->start();
+  std::uint8_t code[std::max(arch::kThunkHeadSize, arch::kThunkTailSize)];
+  arch::emit_thunk_head(code, thunk.head, site_data, nested, entry);
+  places.head_slab->write(places.head, code, arch::kThunkHeadSize);
+  arch::emit_thunk_tail(code, thunk.tail, resume, nested);
+  places.tail_slab->write(places.tail, code, arch::kThunkTailSize);
+  return thunk;
+}
+
+Result<void> ThunkArena::seal() {
+  const MutexLock lock(mutex_);
+  for (Slab& slab : slabs_) {
+    if (const int result = slab.seal()) return refused("executable", result);
+  }
+  return {};
+}
+
+// Takes a head and a tail in writable slabs; maps another slab when the old ones lack either.
+Result<ThunkArena::Places> ThunkArena::reserve(arch::ThunkPlace place) {
+  for (;;) {
+    const Places places = find_places(place);
+    if (places.head_slab == nullptr || places.tail_slab == nullptr) {
+      if (auto added = add_slab(); !added) return added.error();
+      continue;
+    }
+    if (!places.head_slab->make_writable() || !places.tail_slab->make_writable()) continue;
+    places.head_slab->take(places.head, arch::kThunkHeadSize);
+    places.tail_slab->take(places.tail, arch::kThunkTailSize);
+    return places;
+  }
+}
+
+ThunkArena::Places ThunkArena::find_places(arch::ThunkPlace place) noexcept {
+  Places places;
+  for (Slab& slab : slabs_) {
+    if (places.head_slab == nullptr && (places.head = slab.find_head(place)) != kNowhere) places.head_slab = &slab;
+    if (places.tail_slab == nullptr && (places.tail = slab.find_tail()) != kNowhere) places.tail_slab = &slab;
+  }
+  return places;
+}
+
+Result<void> ThunkArena::add_slab() {
+  const std::size_t size = slabs_.empty() ? kFirstSlabSize : std::min(slabs_.back().size() * 2, kLargestSlabSize);
+  if (auto room = reserve_one(slabs_); !room) return room;
+  auto start = map_reachable(size);
+  if (!start) return start.error();
+  try {
+    slabs_.emplace_back(*start, size);
+  } catch (const std::bad_alloc&) {
+    (void)sys::munmap(*start, size);
+    return no_memory();
+  }
+  std::uint8_t code[arch::kEntryJumpSize];
+  arch::emit_entry_jump(code, entry_code_);
+  slabs_.back().write(0, code, sizeof code);
+  return {};
+}
+
+// A slab's heads go to the entry code by one jump where that lies in reach of each of them.
+bool ThunkArena::is_near(const Slab& slab) const noexcept {
+  const std::uintptr_t low = std::min(entry_code_, slab.start());
+  const std::uintptr_t high = std::max(entry_code_, slab.start() + slab.size());
+  return high - low < arch::kThunkReach;
+}
+
+// Thunks address Sites, and Sites may lie on the module's one side and thunks on its other: so whatever is mapped must
+// reach all that was mapped before.
+Result<std::uintptr_t> ThunkArena::map_reachable(std::size_t size) {
+  auto start = map_near(module_, size, mapped_);
+  if (!start) return start;
+  const bool is_first = mapped_.low == mapped_.high;
+  mapped_.low = is_first ? *start : std::min(mapped_.low, *start);
+  mapped_.high = is_first ? *start + size : std::max(mapped_.high, *start + size);
+  return start;
+}
+
+}  // namespace libfprobe::detail
