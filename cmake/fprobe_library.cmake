@@ -67,3 +67,12 @@ else()
 endif()
 set_target_properties(fprobe PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 add_library(fprobe::fprobe ALIAS fprobe)
+
+# Made here and not in tests/: the hot files' flags are known to this directory only.
+if(FPROBE_BUILD_TESTS)
+  if(BUILD_SHARED_LIBS)
+    fprobe_make_library(fprobe_for_tests STATIC)
+  else()
+    add_library(fprobe_for_tests ALIAS fprobe)
+  endif()
+endif()
