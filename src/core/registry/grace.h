@@ -30,6 +30,8 @@ struct GuardEntry {
   std::uintptr_t sp = 0;                   // the hit's stack position: tells a nested hit where this context began
   const fprobe* running = nullptr;         // whose handler runs: for messages
   FrameRecord* frame = nullptr;            // the record being filled or finished: dropped when the handler is unwound
+  bool leaving = false;                    // the exit half runs: `frame` is linked
+  bool is_busy = false;                    // kprobe_busy_begin() was called on behalf of `running`
 
   void open(const Site& entered, std::uintptr_t stack) noexcept {
     sp = stack;
@@ -51,8 +53,10 @@ struct GuardEntry {
 inline constexpr unsigned kMaxContexts = 6;
 
 // One per thread state; linked once, for ever (thread states are type-stable).
+// Entry i + kMaxContexts is the auxiliary of context i: held while context i looks at a site other than its own (to count
+// a miss).
 struct Participant {
-  GuardEntry guards[kMaxContexts];
+  GuardEntry guards[2 * kMaxContexts];
   GuardEntry* context = &guards[0];  // the entry that a hit in the thread's present context uses
   std::atomic<Participant*> next{nullptr};
 

@@ -45,6 +45,8 @@ enum class Waiting { kForHandlers, kNone };
 
 // Load-time preparation: finds the sites of what is loaded and puts them into idle form.
 void prepare_loaded_modules() noexcept;
+// Call before it when a profiler (gmon) needs the calls: sites without probes then keep the file's bytes.
+void keep_sites_live() noexcept;
 // fork: the locks are taken before, released after on both sides; the child forgets the other threads.
 void lock_for_fork() noexcept;
 void unlock_after_fork() noexcept;

@@ -1,0 +1,171 @@
+// See module.h.
+#include "registry/module.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "base/syscalls.h"
+
+namespace libfprobe::detail {
+namespace {
+
+// What thunks must reach: the executable part of the module.
+NearRange text_range(const LoadedImage& image) noexcept {
+  NearRange range{image.high, image.low};
+  for (const Segment& segment : image.segments) {
+    if ((segment.flags & PF_X) == 0) continue;
+    range.low = std::min(range.low, segment.start);
+    range.high = std::max(range.high, segment.end);
+  }
+  return range;
+}
+
+bool is_same_module(const LoadedImage& a, const LoadedImage& b) noexcept {
+  return a.program_headers == b.program_headers && a.bias == b.bias && a.low == b.low && a.high == b.high &&
+         a.path == b.path;
+}
+
+}  // namespace
+
+// --- Module ----------------------------------------------------------------------------------------------------------
+
+Result<std::unique_ptr<Module>> Module::load(const LoadedImage& image) {
+  if (!sys::allocation_allowed()) throw std::bad_alloc();
+  std::unique_ptr<Module> module(new Module(image));
+  if (!may_have_sites(image)) return module;
+  Result<ElfImage> file = ElfImage::open(image.path.c_str());
+  Result<ScanResult> found = scan_sites(image, file.ok() ? &*file : nullptr);
+  if (!found.ok()) return found.error();
+  module->adopt(*found);
+  return module;
+}
+
+void Module::adopt(const ScanResult& found) {
+  sites_.resize(found.sites.size());
+  for (std::size_t i = 0; i < sites_.size(); ++i) {
+    sites_[i].found = found.sites[i];
+    sites_[i].module = this;
+    std::memcpy(sites_[i].text, found.sites[i].original, sizeof sites_[i].text);
+  }
+  refused_ = found.refused;
+}
+
+SiteRecord* Module::site_at(std::uintptr_t ip) noexcept {
+  const auto at = std::lower_bound(sites_.begin(), sites_.end(), ip,
+                                   [](const SiteRecord& record, std::uintptr_t key) { return record.found.ip < key; });
+  return at != sites_.end() && at->found.ip == ip ? &*at : nullptr;
+}
+
+void Module::sites_of_function(std::uintptr_t first_byte, std::vector<SiteRecord*>& out) {
+  // A site lies behind its function's first byte and in front of the next function's, so the search by ip goes on from
+  // there.  (Functions do not nest; `function` rises with `ip`.)
+  auto at = std::lower_bound(sites_.begin(), sites_.end(), first_byte,
+                             [](const SiteRecord& record, std::uintptr_t key) { return record.found.ip < key; });
+  for (; at != sites_.end() && at->found.function == first_byte; ++at) out.push_back(&*at);
+}
+
+const char* Module::refusal_at(std::uintptr_t address) const noexcept {
+  for (const RefusedSite& refused : refused_)
+    if (refused.ip == address || refused.function == address) return refused.reason;
+  return nullptr;
+}
+
+Result<ModuleNames*> Module::names() {
+  if (names_ == nullptr) {
+    Result<std::unique_ptr<ModuleNames>> built = ModuleNames::build(image_, sites_);
+    if (!built.ok()) return built.error();
+    names_ = std::move(*built);
+  }
+  return names_.get();
+}
+
+Result<void> Module::make_site(SiteRecord& record) {
+  if (!sys::allocation_allowed()) throw std::bad_alloc();
+  if (arena_ == nullptr) arena_ = std::make_unique<ThunkArena>(text_range(image_), arch::entry_code());
+  const FoundSite& found = record.found;
+  if (record.site == nullptr) {
+    Result<std::uintptr_t> memory = arena_->allocate_data(sizeof(Site));
+    if (!memory.ok()) return memory.error();
+    record.site = new (reinterpret_cast<void*>(*memory)) Site;
+    record.site->ip = found.ip;
+    record.site->resume = found.ip + found.shape.length;
+    record.site->record = &record;
+  }
+  if (record.thunk != 0) return {};
+  Result<ThunkArena::Thunk> thunk =
+      arena_->add_thunk(reinterpret_cast<std::uintptr_t>(record.site), record.site->resume, found.shape.nested,
+                        arch::thunk_place(found.ip, found.shape));
+  if (!thunk.ok()) return thunk.error();
+  has_unsealed_thunks_ = true;
+  record.site->tail = thunk->tail;
+  record.thunk = thunk->head;
+  return {};
+}
+
+Result<void> Module::seal_thunks() {
+  if (!has_unsealed_thunks_) return {};
+  Result<void> sealed = arena_->seal();
+  has_unsealed_thunks_ = !sealed.ok();
+  return sealed;
+}
+
+bool Module::still_holds_our_text() const noexcept {
+  bool some_changed = false;
+  for (const SiteRecord& record : sites_) {
+    const std::size_t length = record.found.shape.length;
+    if (std::memcmp(record.text, record.found.original, length) == 0) continue;  // looks the same either way
+    some_changed = true;
+    // One site of ours is enough: a debugger changes single sites, a fresh mapping changes all.
+    if (std::memcmp(reinterpret_cast<const void*>(record.found.ip), record.text, length) == 0) return true;
+  }
+  return !some_changed;
+}
+
+// --- ModuleSet -------------------------------------------------------------------------------------------------------
+
+std::size_t ModuleSet::index_of(const LoadedImage& image) const noexcept {
+  for (std::size_t i = 0; i < modules_.size(); ++i)
+    if (modules_[i] != nullptr && is_same_module(modules_[i]->image(), image)) return i;
+  return modules_.size();
+}
+
+Result<ModuleSet::Changes> ModuleSet::refresh() {
+  if (is_known_ && image_generation() == generation_) return Changes{};
+  Result<ImageSnapshot> snapshot = snapshot_images();
+  if (!snapshot.ok()) return snapshot.error();
+  const bool some_unloaded = is_known_ && snapshot->generation.removed != generation_.removed;
+
+  // First all that can fail, beside the present set; then the exchange, which cannot.
+  Changes changes;
+  changes.departed.reserve(modules_.size());
+  std::vector<std::unique_ptr<Module>> present(snapshot->images.size());
+  std::vector<std::size_t> kept(snapshot->images.size());
+  for (std::size_t i = 0; i < present.size(); ++i) {
+    kept[i] = index_of(snapshot->images[i]);
+    if (kept[i] < modules_.size() && (!some_unloaded || modules_[kept[i]]->still_holds_our_text())) continue;
+    kept[i] = modules_.size();
+    Result<std::unique_ptr<Module>> loaded = Module::load(snapshot->images[i]);
+    if (!loaded.ok()) return loaded.error();
+    present[i] = std::move(*loaded);
+    changes.added.push_back(present[i].get());
+  }
+  for (std::size_t i = 0; i < present.size(); ++i)
+    if (kept[i] < modules_.size()) present[i] = std::move(modules_[kept[i]]);
+  for (std::unique_ptr<Module>& module : modules_)
+    if (module != nullptr) changes.departed.push_back(std::move(module));
+  modules_ = std::move(present);
+  generation_ = snapshot->generation;
+  is_known_ = true;
+  return changes;
+}
+
+Module* ModuleSet::containing(std::uintptr_t address) const noexcept {
+  for (const std::unique_ptr<Module>& module : modules_)
+    if (module->image().contains(address)) return module.get();
+  return nullptr;
+}
+
+}  // namespace libfprobe::detail

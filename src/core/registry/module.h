@@ -1,0 +1,98 @@
+// One loaded module as the registry knows it: its sites, their Sites and thunks, its names; and the set of all modules.
+//
+//   Module ──► SiteRecord[]  by address: where, which bytes, what we wrote last
+//                 └─ site ──► Site + thunk in the module's arena: made on first use, kept until the module is unloaded
+//
+// Everything here is guarded by the registry mutex.  SiteRecords never move while their module lives.  Modules are
+// scanned and compared inside the loader's lock (LoaderLock), so that none disappears meanwhile.
+#ifndef FPROBE_SRC_CORE_REGISTRY_MODULE_H_
+#define FPROBE_SRC_CORE_REGISTRY_MODULE_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/arch.h"
+#include "base/result.h"
+#include "image/image_list.h"
+#include "image/site_scan.h"
+#include "patch/near_alloc.h"
+#include "registry/module_names.h"
+#include "registry/site.h"
+
+namespace libfprobe::detail {
+
+class Module;
+
+struct SiteRecord {
+  FoundSite found;
+  Module* module = nullptr;
+  Site* site = nullptr;                       // null before the first registration
+  std::uintptr_t thunk = 0;                   // its head, 0: not made yet
+  std::uint8_t text[arch::kMaxSiteLength]{};  // what we wrote last, or the file's bytes
+  bool armed = false;
+};
+
+class Module {
+ public:
+  // Scans the image for sites.  An unreadable file is no failure: memory alone is scanned then.
+  [[nodiscard]] static Result<std::unique_ptr<Module>> load(const LoadedImage& image);
+
+  [[nodiscard]] const LoadedImage& image() const noexcept { return image_; }
+  [[nodiscard]] std::span<SiteRecord> sites() noexcept { return sites_; }
+  [[nodiscard]] std::span<const RefusedSite> refused() const noexcept { return refused_; }
+
+  // The site with this entry_ip, or the sites of the function that starts at `address`.
+  [[nodiscard]] SiteRecord* site_at(std::uintptr_t ip) noexcept;
+  void sites_of_function(std::uintptr_t first_byte, std::vector<SiteRecord*>& out);
+  // Why the site or function at `address` is not patched; null: nothing known.
+  [[nodiscard]] const char* refusal_at(std::uintptr_t address) const noexcept;
+
+  // Built on first use.
+  [[nodiscard]] Result<ModuleNames*> names();
+
+  // Gives a record its Site and its thunk; `seal_thunks` makes all of them executable.
+  [[nodiscard]] Result<void> make_site(SiteRecord& record);
+  [[nodiscard]] Result<void> seal_thunks();
+
+  // False when the text is fresh from the file although we changed it: unloaded and loaded again at the same place.
+  [[nodiscard]] bool still_holds_our_text() const noexcept;
+
+ private:
+  explicit Module(const LoadedImage& image) : image_(image) {}
+  void adopt(const ScanResult& found);
+
+  LoadedImage image_;
+  std::vector<SiteRecord> sites_;  // by ip
+  std::vector<RefusedSite> refused_;
+  std::unique_ptr<ModuleNames> names_;
+  std::unique_ptr<ThunkArena> arena_;
+  bool has_unsealed_thunks_ = false;
+};
+
+class ModuleSet {
+ public:
+  struct Changes {
+    std::vector<Module*> added;
+    std::vector<std::unique_ptr<Module>> departed;
+  };
+  // Follows what the loader did since the last call.  On failure nothing changes.
+  [[nodiscard]] Result<Changes> refresh();
+
+  // In load order, the main program first.
+  [[nodiscard]] std::span<const std::unique_ptr<Module>> modules() const noexcept { return modules_; }
+  [[nodiscard]] Module* containing(std::uintptr_t address) const noexcept;
+
+ private:
+  [[nodiscard]] std::size_t index_of(const LoadedImage& image) const noexcept;
+
+  bool is_known_ = false;  // a first refresh has happened
+  ImageGeneration generation_;
+  std::vector<std::unique_ptr<Module>> modules_;
+};
+
+}  // namespace libfprobe::detail
+
+#endif  // FPROBE_SRC_CORE_REGISTRY_MODULE_H_

@@ -1,0 +1,98 @@
+// See module_names.h.
+#include "registry/module_names.h"
+
+#include <algorithm>
+#include <functional>
+#include <new>
+#include <string>
+
+#include "base/syscalls.h"
+#include "registry/module.h"
+
+namespace libfprobe::detail {
+namespace {
+
+std::size_t hash_of(std::string_view name) noexcept {
+  return std::hash<std::string_view>()(name);
+}
+
+// The last identifier of a name, without parameters: part of the function's mangled name too ("~" and operators have
+// none).
+std::string_view last_identifier(std::string_view name) noexcept {
+  const auto is_word = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  name = name.substr(0, name.find('('));
+  std::size_t start = name.size();
+  while (start > 0 && is_word(name[start - 1])) --start;
+  return name.substr(start);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModuleNames>> ModuleNames::build(const LoadedImage& image, std::span<SiteRecord> sites) {
+  if (!sys::allocation_allowed()) throw std::bad_alloc();
+  Result<ElfImage> file = ElfImage::open(image.path.c_str());
+  Result<SymbolIndex> symbols = SymbolIndex::build(image, file.ok() ? &*file : nullptr);
+  if (!symbols.ok()) return symbols.error();
+  std::unique_ptr<ModuleNames> names(new ModuleNames(std::move(*symbols)));
+  names->spell_sites(sites);
+  names->hash_names();
+  return names;
+}
+
+void ModuleNames::spell_sites(std::span<SiteRecord> sites) {
+  named_.reserve(sites.size());
+  for (SiteRecord& site : sites)
+    for (const FunctionName& function : symbols_.names_at(site.found.function))
+      named_.push_back({&site, spell(function.linkage)});
+}
+
+void ModuleNames::hash_names() {
+  by_hash_.reserve(named_.size() * 2);
+  for (std::size_t i = 0; i < named_.size(); ++i) {
+    const Spellings& names = named_[i].names;
+    const auto index = static_cast<std::uint32_t>(i);
+    by_hash_.push_back({hash_of(names.linkage), index});
+    if (names.linkage_base != names.linkage) by_hash_.push_back({hash_of(names.linkage_base), index});
+    if (!names.signature.empty()) by_hash_.push_back({hash_of(names.signature), index});
+    if (!names.qualified.empty() && names.qualified != names.signature)
+      by_hash_.push_back({hash_of(names.qualified), index});
+  }
+  std::sort(by_hash_.begin(), by_hash_.end(), [](const Hashed& a, const Hashed& b) { return a.hash < b.hash; });
+}
+
+void ModuleNames::select(const Filter& filter, const ModuleName& module, std::vector<SiteRecord*>& out) const {
+  for (const Named& named : named_) {
+    if (!out.empty() && out.back() == named.site) continue;  // by another name already
+    if (filter.selects(module, named.names)) out.push_back(named.site);
+  }
+}
+
+void ModuleNames::find(std::string_view wanted, std::string_view name, const ModuleName& module,
+                       std::vector<SiteRecord*>& out) const {
+  const std::size_t hash = hash_of(name);
+  auto at = std::lower_bound(by_hash_.begin(), by_hash_.end(), hash,
+                             [](const Hashed& entry, std::size_t key) { return entry.hash < key; });
+  for (; at != by_hash_.end() && at->hash == hash; ++at)
+    if (names_exactly(wanted, module, named_[at->named].names)) out.push_back(named_[at->named].site);
+}
+
+const Spellings* ModuleNames::names_of(const SiteRecord& site) const noexcept {
+  const auto at = std::lower_bound(named_.begin(), named_.end(), &site,
+                                   [](const Named& named, const SiteRecord* key) { return named.site < key; });
+  return at != named_.end() && at->site == &site ? &at->names : nullptr;
+}
+
+const FunctionName* ModuleNames::find_function(std::string_view wanted, std::string_view name,
+                                               const ModuleName& module) const {
+  const std::string_view identifier = last_identifier(name);
+  for (const FunctionName& function : symbols_.functions()) {
+    // Demangling is slow and this runs over whole libraries: only names that can be meant are spelled.
+    if (std::string_view(function.linkage).find(identifier) == std::string_view::npos) continue;
+    if (names_exactly(wanted, module, spell(function.linkage))) return &function;
+  }
+  return nullptr;
+}
+
+}  // namespace libfprobe::detail

@@ -1,0 +1,167 @@
+// See targets.h.
+#include "registry/targets.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <new>
+#include <string_view>
+
+#include "base/syscalls.h"
+#include "image/symbol_match.h"
+
+namespace libfprobe::detail {
+namespace {
+
+constexpr const char* kRemedy =
+    "compile it with -pg -mfentry or -fpatchable-function-entry=5 (CMake: fprobe_instrument())";
+
+ModuleName name_of(const Module& module) noexcept {
+  return {module.image().name, module.image().soname};
+}
+
+void make_unique(Selection& selection) {
+  std::sort(selection.begin(), selection.end(),
+            [](const SiteRecord* a, const SiteRecord* b) { return a->found.ip < b->found.ip; });
+  selection.erase(std::unique(selection.begin(), selection.end()), selection.end());
+}
+
+// Where a function pointer really leads: in a no-pie executable the address of another module's function is that of a
+// PLT slot.
+std::uintptr_t through_plt(const ModuleSet& modules, std::uintptr_t address) noexcept {
+  const Module* const module = modules.containing(address);
+  const Segment* const segment = module != nullptr ? module->image().segment_at(address) : nullptr;
+  if (segment == nullptr || (segment->flags & PF_X) == 0) return address;
+  const std::size_t room = std::min<std::size_t>(16, segment->end - address);
+  const std::uintptr_t word = arch::plt_slot_word({reinterpret_cast<const std::byte*>(address), room}, address);
+  const Segment* const data = word != 0 ? module->image().segment_at(word) : nullptr;
+  if (data == nullptr || data->end - word < sizeof(std::uintptr_t)) return address;
+  return *reinterpret_cast<const std::uintptr_t*>(word);
+}
+
+// --- filter ----------------------------------------------------------------------------------------------------------
+
+Selection sites_of_handlers(const ModuleSet& modules, std::span<const std::uintptr_t> handlers) {
+  Selection sites;
+  for (const std::uintptr_t handler : handlers) {
+    const std::uintptr_t function = through_plt(modules, handler);
+    if (Module* const module = modules.containing(function)) module->sites_of_function(function, sites);
+  }
+  make_unique(sites);
+  return sites;
+}
+
+void leave_out(Selection& selection, const Selection& sites) {
+  std::erase_if(selection, [&](const SiteRecord* record) {
+    return std::binary_search(sites.begin(), sites.end(), record,
+                              [](const SiteRecord* a, const SiteRecord* b) { return a->found.ip < b->found.ip; });
+  });
+}
+
+// --- names -----------------------------------------------------------------------------------------------------------
+
+Result<Selection> sites_named(const ModuleSet& modules, std::string_view wanted) {
+  const Prefixed prefixed = split_module_prefix(wanted);
+  Selection found;
+  for (const auto& module : modules.modules()) {
+    if (module->sites().empty()) continue;
+    if (prefixed.has_module && !glob_match(prefixed.module, module->image().name) &&
+        !glob_match(prefixed.module, module->image().soname))
+      continue;
+    Result<ModuleNames*> names = module->names();
+    if (!names.ok()) return names.error();
+    (*names)->find(wanted, prefixed.name, name_of(*module), found);
+  }
+  return found;
+}
+
+// Nobody bears the name and has a site: says why, which may mean reading the symbols of every module.
+Error explain_name(const ModuleSet& modules, const char* wanted) {
+  const Prefixed prefixed = split_module_prefix(wanted);
+  for (const auto& module : modules.modules()) {
+    Result<ModuleNames*> names = module->names();
+    if (!names.ok()) {
+      if (names.error().code == ENOMEM) return names.error();
+      continue;  // an unreadable library cannot be what keeps the name from being found
+    }
+    const FunctionName* const function = (*names)->find_function(wanted, prefixed.name, name_of(*module));
+    if (function == nullptr) continue;
+    const char* const path = module->image().path.c_str();
+    if (const char* const reason = module->refusal_at(function->address))
+      return make_error(ENOENT, "'%s' in %s cannot be probed: %s", wanted, path, reason);
+    return make_error(ENOENT, "'%s' in %s has no probe site: %s", wanted, path, kRemedy);
+  }
+  return make_error(ENOENT, "no loaded module has a function named '%s'", wanted);
+}
+
+// --- addresses -------------------------------------------------------------------------------------------------------
+
+Error explain_address(Module* module, unsigned long address) {
+  if (module == nullptr) return make_error(ENOENT, "address %#lx lies in no loaded module", address);
+  const char* const path = module->image().path.c_str();
+  if (const char* const reason = module->refusal_at(address))
+    return make_error(ENOENT, "the function at %#lx in %s cannot be probed: %s", address, path, reason);
+  Result<ModuleNames*> names = module->names();
+  if (!names.ok() && names.error().code == ENOMEM) return names.error();
+  const FunctionName* const function = names.ok() ? (*names)->symbols().containing(address) : nullptr;
+  if (function == nullptr)
+    return make_error(ENOENT, "address %#lx in %s is neither a probe site nor a function's first byte", address, path);
+  if (function->address == address)
+    return make_error(ENOENT, "'%s' at %#lx in %s has no probe site: %s", function->linkage, address, path, kRemedy);
+  return make_error(ENOENT, "address %#lx in %s is neither a probe site nor a first byte: it lies inside '%s'", address,
+                    path, function->linkage);
+}
+
+}  // namespace
+
+Result<Selection> resolve(const ModuleSet& modules, const FilterTarget& target,
+                          std::span<const std::uintptr_t> handlers) {
+  if (!sys::allocation_allowed()) throw std::bad_alloc();
+  Result<Filter> filter = Filter::parse(target.match, target.exclude);
+  if (!filter.ok()) return filter.error();
+  Selection selection;
+  for (const auto& module : modules.modules()) {
+    if (module->sites().empty() || !filter->may_select_in(name_of(*module))) continue;
+    Result<ModuleNames*> names = module->names();
+    if (!names.ok()) return names.error();
+    (*names)->select(*filter, name_of(*module), selection);
+  }
+  make_unique(selection);
+  leave_out(selection, sites_of_handlers(modules, handlers));
+  if (!selection.empty()) return selection;
+  const bool excludes = target.exclude != nullptr && target.exclude[0] != '\0';
+  return make_error(ENOENT, "no function with a probe site matches '%s'%s%s%s", target.match,
+                    excludes ? " and not '" : "", excludes ? target.exclude : "", excludes ? "'" : "");
+}
+
+Result<Selection> resolve(const ModuleSet& modules, SymbolsTarget target) {
+  if (!sys::allocation_allowed()) throw std::bad_alloc();
+  Selection selection;
+  for (const char* const wanted : target) {
+    if (wanted == nullptr) return make_error(ENOENT, "one of the %zu names is a null pointer", target.size());
+    Result<Selection> found = sites_named(modules, wanted);
+    if (!found.ok()) return found.error();
+    if (found->empty()) return explain_name(modules, wanted);
+    selection.insert(selection.end(), found->begin(), found->end());
+  }
+  make_unique(selection);
+  return selection;
+}
+
+Result<Selection> resolve(const ModuleSet& modules, AddressesTarget target) {
+  if (!sys::allocation_allowed()) throw std::bad_alloc();
+  Selection selection;
+  for (const unsigned long address : target) {
+    Module* const module = modules.containing(address);
+    const std::size_t before = selection.size();
+    if (module != nullptr) {
+      if (SiteRecord* const record = module->site_at(address)) selection.push_back(record);
+      if (selection.size() == before) module->sites_of_function(address, selection);
+    }
+    if (selection.size() == before) return explain_address(module, address);
+  }
+  make_unique(selection);
+  return selection;
+}
+
+}  // namespace libfprobe::detail
