@@ -2,6 +2,8 @@
 #ifndef FPROBE_SRC_ARCH_X86_64_ARCH_DEFS_H_
 #define FPROBE_SRC_ARCH_X86_64_ARCH_DEFS_H_
 
+#include <elf.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -27,10 +29,20 @@ enum class SiteForm : std::uint8_t {
 };
 inline constexpr std::size_t kMaxPltHead = 11;  // bytes of a PLT slot in front of its jump, at most: endbr64; mov; bnd
 
+// Where glibc keeps the kernel tid in its thread control block; used only when a check at load finds it there.
+inline constexpr std::size_t kTcbTidOffset = 0x2d0;
+
 // Return stubs: pages of 4096 bytes, a 16-byte header and 255 stubs of 16 bytes (return.S).
 inline constexpr unsigned kStubPages = 32;
 inline constexpr unsigned kStubsPerPage = 255;
 inline constexpr unsigned kMaxThreads = kStubPages * kStubsPerPage;
+
+// ELF: the machine, and the relocations that put a function's address into a word.
+inline constexpr unsigned kElfMachine = EM_X86_64;
+inline constexpr unsigned kRelocationIrelative = R_X86_64_IRELATIVE;
+inline constexpr unsigned kRelocationGlobDat = R_X86_64_GLOB_DAT;
+inline constexpr unsigned kRelocationJumpSlot = R_X86_64_JUMP_SLOT;
+inline constexpr unsigned kRelocationAddress = R_X86_64_64;
 
 }  // namespace libfprobe::detail::arch
 

@@ -15,13 +15,20 @@ extern "C" __attribute__((visibility("hidden"))) const char fprobe_stubs[];  // 
 
 namespace libfprobe::detail::arch {
 
-// --- base/syscalls.cpp
-// ------------------------------------------------------------------------------------------------- The bare
+// --- base/syscalls.cpp ---
+//
+// The bare
 // instruction: no errno, no cancellation point.
 long syscall(long number, long a, long b, long c, long d, long e, long f) noexcept;
 
-// --- decode.cpp
-// -------------------------------------------------------------------------------------------------------- What a site
+// The instructions of libc's signal trampoline (the kernel's ABI: the signal-return system call).
+[[nodiscard]] std::span<const std::uint8_t> signal_trampoline_code() noexcept;
+// glibc's thread control block of the calling thread.
+[[nodiscard]] std::uintptr_t thread_pointer() noexcept;
+
+// --- decode.cpp ---
+//
+// What a site
 // scan needs to know of one instruction.  Two back ends (Zydis, Capstone) fill it and must agree.
 enum class InsnKind : std::uint8_t {
   kOther,
@@ -40,8 +47,9 @@ struct Insn {
 // False when `code` does not start with a whole valid instruction.  `kPad`: endbr64 / bti c.
 [[nodiscard]] bool decode(std::span<const std::byte> code, std::uintptr_t ip, Insn& insn) noexcept;
 
-// --- sites.cpp, nops.cpp
-// --------------------------------------------------------------------------------------------------------- A site's
+// --- sites.cpp, nops.cpp ---
+//
+// A site's
 // file form: which bytes the toolchain left.  Values are CPU specific; patch.cpp draws each one.
 struct SiteShape {
   SiteForm form{};                // arch_defs.h
@@ -96,8 +104,9 @@ enum class NopOrigin : std::uint8_t {
 // The address of the word through which the PLT slot at `slot` jumps, 0 if it is no PLT slot.
 [[nodiscard]] std::uintptr_t plt_slot_word(std::span<const std::byte> slot, std::uintptr_t ip) noexcept;
 
-// --- patch.cpp
-// --------------------------------------------------------------------------------------------------------- A change of
+// --- patch.cpp ---
+//
+// A change of
 // live text as numbered steps; text_poke lets every CPU see step i before step i+1 is written.
 struct PokeSteps {
   static constexpr unsigned kMaxSteps = 5;
@@ -129,8 +138,9 @@ struct ThunkPlace {
 // After a store to text: what this CPU needs beside the membarrier (nothing on x86-64).
 void flush_instruction_cache(std::uintptr_t start, std::size_t size) noexcept;
 
-// --- thunk.cpp
-// --------------------------------------------------------------------------------------------------------- Writes the
+// --- thunk.cpp ---
+//
+// Writes the
 // head for execution at `head_ip` into `out`: names `site` (a near address), goes to `entry_jump`, which is the entry
 // code itself where it is within reach, else the slab's entry jump.
 void emit_thunk_head(std::uint8_t* out, std::uintptr_t head_ip, std::uintptr_t site, bool nested,
@@ -140,8 +150,9 @@ void emit_thunk_tail(std::uint8_t* out, std::uintptr_t tail_ip, std::uintptr_t r
 // Writes a slab's entry jump: an absolute jump to the entry code, `kEntryJumpSize` bytes.
 void emit_entry_jump(std::uint8_t* out, std::uintptr_t entry) noexcept;
 
-// --- entry.S, return.S
-// ------------------------------------------------------------------------------------------------ Address of the code
+// --- entry.S, return.S ---
+//
+// Address of the code
 // a thunk head goes to.
 [[nodiscard]] std::uintptr_t entry_code() noexcept;
 // Stub of thread `index` (0-based): where the planting call lives, and the return address that it plants.

@@ -12,15 +12,11 @@
 #include <cstdint>
 
 #include "base/arch.h"
+#include "hot/native_stack.h"
 #include "hot/shadow_stack.h"
 #include "registry/grace.h"
 
 namespace libfprobe::detail {
-
-struct StackWindow {
-  std::uintptr_t low = 0, high = 0;
-  [[nodiscard]] bool contains(std::uintptr_t address) const noexcept { return address - low < high - low; }
-};
 
 struct ThreadState : Participant {
   ShadowStack shadow;  // thread_table[index] points to shadow.header
@@ -29,7 +25,9 @@ struct ThreadState : Participant {
   std::uintptr_t stub = 0;
   StackWindow stack;  // the thread's own native stack
   unsigned index = 0;
-  std::atomic<pid_t> tid{0};  // 0: free
+  unsigned sweeps_to_skip = 0;  // see rare::sweep
+  bool exiting = false;         // hint of the thread's exit; the kernel's word counts
+  std::atomic<pid_t> tid{0};    // 0: free
   ThreadState* next_free = nullptr;
 };
 
@@ -40,15 +38,19 @@ struct ThreadState : Participant {
 
 namespace threads {
 
+// At load, once: the limit of frames (0: as deep as the real stack), the exit hint.
+void initialise(unsigned long max_frames) noexcept;
 // Takes a state for the calling thread; null when more than arch::kMaxThreads threads live or memory is refused.
 // Async-signal-safe; makes system calls.
 ThreadState* attach_current() noexcept;
-// Before sites are armed: a state for every thread of the process and some spares, so that their first hits need no
-// memory. False: no memory for the calling thread's own state.
+// Before sites are armed: a state for the calling thread, and prepared ones for every other thread of the process and
+// some spares, so that their first hits make no system call.  False: no memory for the calling thread's own state.
 [[nodiscard]] bool prepare_all() noexcept;
-// Hint from a TLS destructor or atfork; the state is taken back when its tid is gone.
+// In a fork child: the states of the other threads belong to nobody.
 void reset_after_fork() noexcept;
-// Highest number of states ever in use.
+// The state that owns stub `index`, null if there never was one.
+[[nodiscard]] ThreadState* at(unsigned index) noexcept;
+// States ever made.
 [[nodiscard]] unsigned count() noexcept;
 
 }  // namespace threads

@@ -1,0 +1,37 @@
+// Macros of the assembly files.  Lower case, one instruction a line, CFI after every stack move.
+#ifndef FPROBE_SRC_ARCH_X86_64_ASM_H_
+#define FPROBE_SRC_ARCH_X86_64_ASM_H_
+
+// A hidden function with call frame information.
+.macro fprobe_function name
+        .globl  \name
+        .hidden \name
+        .type   \name, @function
+        .balign 64
+\name:
+.endm
+
+.macro fprobe_end name
+        .size   \name, . - \name
+.endm
+
+.macro save_vectors from, to
+        .irpc   n, 01234567
+        .if     \n >= \from && \n <= \to
+        movaps  %xmm\n, REGS_XMM+16*\n(%rsp)
+        .endif
+        .endr
+.endm
+
+.macro restore_vectors from, to
+        .irpc   n, 01234567
+        .if     \n >= \from && \n <= \to
+        movaps  REGS_XMM+16*\n(%rsp), %xmm\n
+        .endif
+        .endr
+.endm
+
+        .section .note.GNU-stack, "", @progbits
+        .text
+
+#endif  // FPROBE_SRC_ARCH_X86_64_ASM_H_

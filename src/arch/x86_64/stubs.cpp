@@ -1,0 +1,67 @@
+// Addresses inside the assembly files.
+#include <cstdint>
+
+#include "base/arch.h"
+#include "base/attributes.h"
+#include "registry/site.h"
+#include "regs_offsets.h"
+
+extern "C" {
+__attribute__((visibility("hidden"))) extern const char fprobe_entry_code[];
+__attribute__((visibility("hidden"))) extern const char fprobe_skip_body[];
+__attribute__((visibility("hidden"))) extern const char fprobe_landing[];
+}
+
+namespace libfprobe::detail {
+
+static_assert(offsetof(Site, ip) == SITE_IP && offsetof(Site, resume) == SITE_RESUME);
+
+namespace arch {
+namespace {
+
+constexpr std::uintptr_t kStubSize = 16;
+constexpr std::uintptr_t kPlantingCallSize = 3;  // call *%r11
+
+std::uintptr_t address_of(const char* label) {
+  return reinterpret_cast<std::uintptr_t>(label);
+}
+
+}  // namespace
+
+std::uintptr_t entry_code() noexcept {
+  return address_of(fprobe_entry_code);
+}
+std::uintptr_t skip_body_code() noexcept {
+  return address_of(fprobe_skip_body);
+}
+std::uintptr_t landing_code() noexcept {
+  return address_of(fprobe_landing);
+}
+
+std::uintptr_t stub_address(unsigned index) noexcept {
+  return address_of(fprobe_stubs) + index / kStubsPerPage * kPageSize + (index % kStubsPerPage + 1) * kStubSize;
+}
+
+std::uintptr_t stub_return_address(unsigned index) noexcept {
+  return stub_address(index) + kPlantingCallSize;
+}
+
+unsigned stub_index(std::uintptr_t pc) noexcept {
+  const std::uintptr_t offset = pc - address_of(fprobe_stubs);
+  return static_cast<unsigned>(offset / kPageSize * kStubsPerPage + offset % kPageSize / kStubSize - 1);
+}
+
+std::span<const std::uint8_t> signal_trampoline_code() noexcept {
+  static constexpr std::uint8_t kCode[] = {0x48, 0xc7, 0xc0, 0x0f, 0x00, 0x00, 0x00,  // mov $SYS_rt_sigreturn, %rax
+                                           0x0f, 0x05};                               // syscall
+  return kCode;
+}
+
+FPROBE_UNPROBED FPROBE_UNSANITIZED std::uintptr_t thread_pointer() noexcept {
+  std::uintptr_t pointer;
+  asm("movq %%fs:0, %0" : "=r"(pointer));
+  return pointer;
+}
+
+}  // namespace arch
+}  // namespace libfprobe::detail

@@ -1,0 +1,119 @@
+// The pieces that every path of a hit is made of: which probes fire, how a handler is called, how a miss is counted.
+//
+// Called only while a guard of the calling thread (or the anonymous reader count) is open for the site concerned.
+#ifndef FPROBE_SRC_CORE_HOT_HIT_H_
+#define FPROBE_SRC_CORE_HOT_HIT_H_
+
+#include <fprobe/fprobe.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "base/attributes.h"
+#include "hot/thread_state.h"
+#include "registry/site.h"
+#include "regs.h"  // from src/arch/<cpu>/
+
+// handler_call.S: calls `handler` with the first five arguments from a frame whose personality guards it.
+extern "C" __attribute__((visibility("hidden"))) int fprobe_call_handler(fprobe* probe, unsigned long entry_ip,
+                                                                         unsigned long ret_ip, ftrace_regs* regs,
+                                                                         void* entry_data, std::uintptr_t handler);
+
+namespace libfprobe::detail {
+
+// Depth of kprobe_busy_begin() on this thread.
+extern thread_local int tls_kprobe_depth __attribute__((tls_model("initial-exec")));
+
+namespace hit {
+
+// Sums are exact once threads are joined; nobody orders anything by them: relaxed.
+FPROBE_HOT inline void count_miss(fprobe& probe, fprobe_miss_reason reason) noexcept {
+  __atomic_fetch_add(&probe.missed_by_reason[reason], 1, __ATOMIC_RELAXED);
+  __atomic_fetch_add(&probe.nmissed, 1, __ATOMIC_RELAXED);
+}
+
+// acquire: the slot's other fields belong to this generation [GENERATION].
+FPROBE_HOT inline bool is_live(const ProbeSlot& slot, std::uint64_t generation) noexcept {
+  return slot.generation.load(std::memory_order_acquire) == generation;
+}
+
+FPROBE_HOT inline unsigned flags_of(const fprobe& probe) noexcept {
+  return __atomic_load_n(&probe.flags, __ATOMIC_RELAXED);  // a switch, orders nothing
+}
+
+// Whether a live probe's handlers may run now; counts the miss when a shared probe finds a kprobe running.
+FPROBE_HOT inline bool may_fire(fprobe& probe) noexcept {
+  const unsigned flags = flags_of(probe);
+  if ((flags & (FPROBE_FL_DISABLED | FPROBE_FL_KPROBE_SHARED)) == 0) [[likely]]
+    return true;
+  if ((flags & FPROBE_FL_DISABLED) != 0) return false;
+  if (tls_kprobe_depth == 0) return true;
+  count_miss(probe, FPROBE_MISS_KPROBE);
+  return false;
+}
+
+// `guard` is null for a hit without thread state.
+FPROBE_HOT inline int call_handler(GuardEntry* guard, fprobe& probe, ftrace_regs& regs, void* data,
+                                   std::uintptr_t handler) noexcept(false) {
+  const bool shared = (flags_of(probe) & FPROBE_FL_KPROBE_SHARED) != 0;
+  if (guard != nullptr) {
+    guard->running = &probe;
+    guard->is_busy = shared;
+  }
+  tls_kprobe_depth += shared;
+  const int result = fprobe_call_handler(&probe, regs.entry_ip, regs.return_address, &regs, data, handler);
+  tls_kprobe_depth -= shared;
+  if (guard != nullptr) guard->is_busy = false;
+  return result;
+}
+
+template <class Handler>
+FPROBE_HOT inline std::uintptr_t address_of(Handler handler) noexcept {
+  return reinterpret_cast<std::uintptr_t>(handler);
+}
+
+}  // namespace hit
+
+// What entry.S does next (rax, rdx).
+struct EntryResult {
+  std::uintptr_t resume;
+  std::uintptr_t stub;  // 0: plant nothing
+};
+
+// dispatch.cpp, for slow_path.cpp: one hit in the given context.
+EntryResult enter_context(ThreadState& self, GuardEntry& guard, const Site& site, ftrace_regs& regs);
+// One return; `owner` is the state whose shadow stack holds the frame.
+void leave_context(ThreadState& self, GuardEntry& guard, ThreadState& owner, FrameRecord& frame, ftrace_regs& regs);
+// Runs the exits of one record.
+void run_exits(GuardEntry& guard, FrameRecord& frame, ftrace_regs& regs);
+
+// slow_path.cpp: everything rare.
+namespace rare {
+
+FPROBE_COLD EntryResult enter_without_state(const Site& site, ftrace_regs& regs);
+// The guard of the thread's context is open: recursion, a signal handler's context, or a handler left by longjmp.
+FPROBE_COLD EntryResult enter_guarded(ThreadState& self, const Site& site, ftrace_regs& regs);
+FPROBE_COLD void leave_guarded(ThreadState& self, ThreadState& owner, FrameRecord& frame, ftrace_regs& regs);
+// The return slot holds a stub: the true address, and whether the stub is this thread's.
+FPROBE_COLD std::uintptr_t resolve_stub(ThreadState* self, std::uintptr_t slot, std::uintptr_t stub, bool& chained);
+// Drops records whose frames are gone, and unlinks those that other threads finished.
+FPROBE_COLD void sweep(ThreadState& self, std::uintptr_t slot);
+// A return whose record is not on top of the thread's own shadow stack: below older ones, another thread's (a fiber
+// moved), or returned once already.
+FPROBE_COLD void leave_unusual(ThreadState* self, unsigned stub_index, ftrace_regs& regs);
+// Another thread's record is finished: only its owner may unlink it.  The next record at the slot, or null.
+FPROBE_COLD FrameRecord* retire_foreign(ThreadState& owner, FrameRecord* record, std::uintptr_t slot);
+// Unlinks (or retires) a record whose exits ran or were counted; the next one at the slot, or null.
+FPROBE_COLD FrameRecord* finish(ThreadState& self, ThreadState& owner, FrameRecord* record, std::uintptr_t slot);
+// Counts `reason` for every exit of the frame that was due and whose probe is still registered.
+FPROBE_COLD void count_missed_exits(ThreadState& self, const FrameRecord& frame, fprobe_miss_reason reason);
+// The handler of the thread's context is left for good (longjmp, forced unwinding): its guard and its unlinked frame
+// go.
+FPROBE_COLD void abandon_context(ThreadState& self);
+// At the thread's exit: every frame on its native stack is gone.
+FPROBE_COLD void drop_all(ThreadState& self);
+
+}  // namespace rare
+}  // namespace libfprobe::detail
+
+#endif  // FPROBE_SRC_CORE_HOT_HIT_H_

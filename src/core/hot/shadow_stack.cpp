@@ -1,0 +1,89 @@
+// The rare parts of the shadow stack: growth, blocks for many probes or much entry data, links inside the list.
+#include "hot/shadow_stack.h"
+
+namespace libfprobe::detail {
+namespace {
+
+constexpr std::size_t kSmallestBlock = 256;
+
+}  // namespace
+
+void ShadowStack::prepare(std::uintptr_t records, std::size_t frames, std::uintptr_t blocks,
+                          std::uintptr_t blocks_end) noexcept {
+  bottom_.slot.store(kBottomSlot, std::memory_order_relaxed);  // not shared yet
+  header.top = header.hint = &bottom_;
+  next_record_ = records;
+  records_end_ = records + frames * sizeof(FrameRecord);
+  next_block_ = blocks;
+  blocks_end_ = blocks_end;
+}
+
+FrameRecord* ShadowStack::grow() noexcept {
+  if (next_record_ + sizeof(FrameRecord) > records_end_) return nullptr;
+  auto* record = reinterpret_cast<FrameRecord*>(next_record_);
+  next_record_ += sizeof(FrameRecord);
+  record->slot.store(kDeadSlot, std::memory_order_relaxed);  // not linked yet
+  record->prev = nullptr;
+  return record;
+}
+
+// Blocks hold `probes` FrameProbes and then the entry data.  Class c holds kSmallestBlock << (c - 1) bytes.
+FrameRecord* ShadowStack::allocate_block(FrameRecord* record, std::uint32_t probes, std::uint32_t data_bytes) noexcept {
+  const std::size_t wanted = probes * sizeof(FrameProbe) + data_bytes;
+  unsigned block_class = 1;
+  while (block_class < kBlockClasses && (kSmallestBlock << (block_class - 1)) < wanted) ++block_class;
+  void* block = nullptr;
+  if (block_class < kBlockClasses) {
+    const std::size_t size = kSmallestBlock << (block_class - 1);
+    block = free_blocks_[block_class];
+    if (block != nullptr) {
+      free_blocks_[block_class] = *static_cast<void**>(block);
+    } else if (blocks_end_ - next_block_ >= size) {
+      block = reinterpret_cast<void*>(next_block_);
+      next_block_ += size;
+    }
+  }
+  if (block == nullptr) {
+    release(record);
+    return nullptr;
+  }
+  record->block_class = static_cast<std::uint8_t>(block_class);
+  record->probes = static_cast<FrameProbe*>(block);
+  return record;
+}
+
+void ShadowStack::release_block(FrameRecord* record) noexcept {
+  void* block = record->probes;
+  *static_cast<void**>(block) = free_blocks_[record->block_class];
+  free_blocks_[record->block_class] = block;
+  record->block_class = 0;
+}
+
+void ShadowStack::unlink_inner(FrameRecord* record) noexcept {
+  FrameRecord* newer = header.top;
+  while (newer != &bottom_ && newer->prev != record) newer = newer->prev;
+  if (newer->prev == record) newer->prev = record->prev;
+}
+
+// The owner may push and pop meanwhile.  Records are never unmapped, and the one we look for is live, so it stays
+// linked; but our walk can step onto a record just freed and follow the free list: start again then.
+FrameRecord* ShadowStack::find_foreign(std::uintptr_t slot) const noexcept {
+  constexpr unsigned kAttempts = 1000;
+  for (unsigned attempt = 0; attempt < kAttempts; ++attempt) {
+    FrameRecord* record = __atomic_load_n(&header.top, __ATOMIC_ACQUIRE);
+    while (record != nullptr && record != &bottom_) {
+      if (record->slot.load(std::memory_order_acquire) == slot) return record;
+      record = __atomic_load_n(&record->prev, __ATOMIC_ACQUIRE);
+    }
+  }
+  return nullptr;
+}
+
+FrameRecord* ShadowStack::find_released(std::uintptr_t slot) const noexcept {
+  for (FrameRecord* record = free_; record != nullptr; record = record->prev) {
+    if (reinterpret_cast<std::uintptr_t>(record->probes) == slot) return record;
+  }
+  return nullptr;
+}
+
+}  // namespace libfprobe::detail

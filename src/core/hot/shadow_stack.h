@@ -1,0 +1,154 @@
+// The shadow stack of one thread: the true return addresses of hijacked calls, and what their exits need.
+//
+//   header ──prev──► newest record ──prev──► ... ──prev──► bottom (slot 0, return address 0)
+//   free   ──prev──► unused record ──prev──► ...
+//
+// Offsets 0, 8 and 16 of a record and 24 of the header are read by the return stubs' unwind expression (return.S): an
+// unwinder may run at any instruction, so a record is linked only when complete and its slot is kDeadSlot while
+// unlinked. Records form a list, not an array: two fibers that push, yield and pop would make an array grow without
+// bound.
+//
+// Liveness is read from the slot, not from order: outside the guard, a live frame's slot word is the thread's stub.
+// Only the owner moves links; another thread that finishes a frame (a fiber moved) releases `slot` [FOREIGN].
+#ifndef FPROBE_SRC_CORE_HOT_SHADOW_STACK_H_
+#define FPROBE_SRC_CORE_HOT_SHADOW_STACK_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/attributes.h"
+#include "registry/site.h"
+
+namespace libfprobe::detail {
+
+inline constexpr std::uintptr_t kBottomSlot = 0;
+inline constexpr std::uintptr_t kDeadSlot = 1;
+
+// One exit that is due.
+struct FrameProbe {
+  ProbeSlot* slot;
+  std::uint64_t generation;
+  unsigned long* data;
+};
+
+struct FrameRecord {
+  std::uintptr_t return_address = 0;            // offset 0: true, never a stub of the same thread
+  std::atomic<std::uintptr_t> slot{kDeadSlot};  // offset 8: address of the hijacked return slot
+  FrameRecord* prev = nullptr;                  // offset 16
+  const Site* site = nullptr;
+  FrameProbe* probes = nullptr;  // &inline_probe, or a block; while free: the slot it had (functions that return twice)
+  std::uint32_t count = 0;       // of probes
+  bool chained = false;          // tail-called: an older record holds the same slot
+  bool done = false;             // its exits ran during an unwinding, which may still need the record
+  std::uint8_t block_class = 0;  // 0: none
+  FrameProbe inline_probe{};
+  unsigned long inline_data[7]{};
+};
+static_assert(sizeof(FrameRecord) == 128);
+static_assert(offsetof(FrameRecord, return_address) == 0 && offsetof(FrameRecord, slot) == 8);
+static_assert(offsetof(FrameRecord, prev) == 16);
+
+// What thread_table[t] points to.  Its first words look like a dead record, so that the unwind expression can start
+// there.
+struct ShadowHeader {
+  std::uintptr_t return_address = 0;
+  std::uintptr_t slot = kDeadSlot;
+  FrameRecord* top = nullptr;   // offset 16
+  FrameRecord* hint = nullptr;  // offset 24: where the last search of an unwinding ended
+};
+static_assert(offsetof(ShadowHeader, top) == 16 && offsetof(ShadowHeader, hint) == 24);
+
+class ShadowStack {
+ public:
+  ShadowHeader header;
+
+  // Takes zeroed memory: `frames` records from `records` on, blocks in [blocks, blocks_end).
+  void prepare(std::uintptr_t records, std::size_t frames, std::uintptr_t blocks, std::uintptr_t blocks_end) noexcept;
+
+  // A record with slot kDeadSlot and room for `probes` exits with `data_bytes` in all; null: full.
+  [[nodiscard]] FPROBE_HOT FrameRecord* allocate(std::uint32_t probes, std::uint32_t data_bytes) noexcept {
+    FrameRecord* record = free_;
+    if (record == nullptr) [[unlikely]]
+      record = grow();
+    if (record == nullptr) [[unlikely]]
+      return nullptr;
+    free_ = record->prev;
+    record->probes = &record->inline_probe;
+    if (probes > 1 || data_bytes > sizeof record->inline_data) [[unlikely]]
+      return allocate_block(record, probes, data_bytes);
+    return record;
+  }
+  // Where the entry data of the record's probes starts.
+  [[nodiscard]] static unsigned long* data_of(FrameRecord& record, std::uint32_t probes) noexcept {
+    if (record.block_class == 0) [[likely]]
+      return record.inline_data;
+    return reinterpret_cast<unsigned long*>(record.probes + probes);
+  }
+  FPROBE_HOT void release(FrameRecord* record) noexcept {
+    if (record->block_class != 0) [[unlikely]]
+      release_block(record);
+    record->probes = reinterpret_cast<FrameProbe*>(record->slot.load(std::memory_order_relaxed));  // own thread's
+    record->slot.store(kDeadSlot, std::memory_order_relaxed);
+    record->done = false;
+    record->chained = false;
+    record->prev = free_;
+    free_ = record;
+  }
+
+  FPROBE_HOT void push(FrameRecord* record, std::uintptr_t slot) noexcept {
+    record->slot.store(slot, std::memory_order_relaxed);  // before the link, for unwinders in a signal of this thread
+    record->prev = header.top;
+    std::atomic_signal_fence(std::memory_order_release);
+    header.top = record;
+  }
+  // Takes `record` out of the list, wherever it is.
+  FPROBE_HOT void unlink(FrameRecord* record) noexcept {
+    if (header.top == record) [[likely]] {
+      header.top = record->prev;
+      return;
+    }
+    unlink_inner(record);
+  }
+  // The newest record with this slot, null if none.  For another thread's stack: `find_foreign`.
+  [[nodiscard]] FPROBE_HOT FrameRecord* find(std::uintptr_t slot) const noexcept {
+    FrameRecord* record = header.top;
+    while (record->slot.load(std::memory_order_relaxed) != slot) {
+      if (record == &bottom_) return nullptr;
+      record = record->prev;
+    }
+    return record;
+  }
+  [[nodiscard]] FrameRecord* find_foreign(std::uintptr_t slot) const noexcept;
+  // Among records already released and not used anew; null if none.
+  [[nodiscard]] FrameRecord* find_released(std::uintptr_t slot) const noexcept;
+
+  // True when records at or below `slot` want a look (left by longjmp), or other threads finished frames of ours.
+  [[nodiscard]] FPROBE_HOT bool wants_sweep(std::uintptr_t slot) const noexcept {
+    return header.top->slot.load(std::memory_order_relaxed) - 1 < slot ||
+           finished_by_others.load(std::memory_order_relaxed) != 0;  // rechecked by the sweep with acquire [FOREIGN]
+  }
+
+  [[nodiscard]] const FrameRecord* bottom() const noexcept { return &bottom_; }
+  [[nodiscard]] FrameRecord* top() const noexcept { return header.top; }
+  [[nodiscard]] bool is_empty() const noexcept { return header.top == &bottom_; }
+
+  std::atomic<std::uint32_t> finished_by_others{0};
+
+ private:
+  FPROBE_COLD FrameRecord* grow() noexcept;
+  FPROBE_COLD FrameRecord* allocate_block(FrameRecord* record, std::uint32_t probes, std::uint32_t data_bytes) noexcept;
+  FPROBE_COLD void release_block(FrameRecord* record) noexcept;
+  FPROBE_COLD void unlink_inner(FrameRecord* record) noexcept;
+
+  FrameRecord* free_ = nullptr;
+  std::uintptr_t next_record_ = 0, records_end_ = 0;
+  std::uintptr_t next_block_ = 0, blocks_end_ = 0;
+  static constexpr unsigned kBlockClasses = 16;  // 128 << 1 ... bytes
+  void* free_blocks_[kBlockClasses]{};
+  FrameRecord bottom_;
+};
+
+}  // namespace libfprobe::detail
+
+#endif  // FPROBE_SRC_CORE_HOT_SHADOW_STACK_H_
