@@ -1,6 +1,7 @@
 // One ELF file, mapped read-only and checked: a truncated, hostile or foreign file gives an Error, never a bad access.
 //
-// Strings and spans handed out live as long as the ElfImage.
+// A file without section headers has no sections and no symbols, which is no Error.  Strings and spans handed out live
+// as long as the ElfImage (or the bytes given to `parse`).
 #ifndef FPROBE_SRC_CORE_IMAGE_ELF_IMAGE_H_
 #define FPROBE_SRC_CORE_IMAGE_ELF_IMAGE_H_
 
@@ -58,6 +59,10 @@ class ElfImage {
   std::vector<ElfSymbol> symtab_, dynsym_;
   std::span<const std::byte> build_id_;
 };
+
+// The GNU build id among `notes` (a PT_NOTE's bytes and alignment), empty if there is none.
+[[nodiscard]] std::span<const std::byte> find_build_id_note(std::span<const std::byte> notes,
+                                                            std::uint64_t alignment) noexcept;
 
 }  // namespace libfprobe::detail
 
