@@ -1,7 +1,8 @@
 // Names and filters as users write them (API.md "Names and filters"): globs, alternatives, exclusions, module prefixes.
 //
-// Pure text: no ELF, no addresses.  Parsing and matching are linear-time bounded (no exponential backtracking) and are
-// fuzzed.
+// Pure text: no ELF, no addresses.  Parsing is linear, matching takes at most |pattern| * |text| steps; both are
+// fuzzed. A filter whose alternatives all exclude selects nothing (ENOENT): never does an odd pattern mean
+// "everything".
 #ifndef FPROBE_SRC_CORE_IMAGE_SYMBOL_MATCH_H_
 #define FPROBE_SRC_CORE_IMAGE_SYMBOL_MATCH_H_
 
@@ -35,8 +36,13 @@ class Filter {
   // pattern and what is wrong.  `exclude` may be null or "".
   [[nodiscard]] static Result<Filter> parse(const char* match, const char* exclude);
 
-  // Whether a function with these spellings, in this module, is selected and not excluded.
-  [[nodiscard]] bool selects(const ModuleName& module, const Spellings& names) const;
+  // What the filter says of a name.  A function with several names (aliases) is selected when one of its names is
+  // selected and none is excluded.
+  enum class Verdict { kNotMeant, kSelected, kExcluded };
+  [[nodiscard]] Verdict judge(const ModuleName& module, const Spellings& names) const;
+  [[nodiscard]] bool selects(const ModuleName& module, const Spellings& names) const {
+    return judge(module, names) == Verdict::kSelected;
+  }
   // False when no alternative can select anything in the module: its symbols need not be spelled.
   [[nodiscard]] bool may_select_in(const ModuleName& module) const;
 
