@@ -2,6 +2,8 @@
 #ifndef FPROBE_SRC_ARCH_X86_64_ASM_H_
 #define FPROBE_SRC_ARCH_X86_64_ASM_H_
 
+#include "regs_offsets.h"
+
 // A hidden function with call frame information.
 .macro fprobe_function name
         .globl  \name

@@ -14,7 +14,6 @@
 //     slot-24    the stub to plant
 //     ...        ftrace_regs                ◄─ rsp, 16-byte aligned
 #include "asm.h"
-#include "regs_offsets.h"
 
 #define FRAME_SIZE (REGS_SIZE + 16)
 

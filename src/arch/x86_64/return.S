@@ -1,6 +1,5 @@
 // The exit half of a hit: return stubs, the exit code they lead to, and the landing of an exception.
 #include "asm.h"
-#include "regs_offsets.h"
 
 #define STUB_PAGES 32
 #define STUBS_PER_PAGE 255
