@@ -34,6 +34,10 @@ function(fprobe_make_library target type)
     PRIVATE src/core src/arch/${FPROBE_ARCH})
   target_include_directories(${target} SYSTEM PRIVATE ${FPROBE_DECODER_INCLUDE})
   target_compile_definitions(${target} PRIVATE _GNU_SOURCE FPROBE_VERSION="${PROJECT_VERSION}")
+  if(FPROBE_SANITIZE STREQUAL "thread")
+    # The hit path is compiled without it, and tells it the orders that it cannot see (base/tsan.h).
+    target_compile_definitions(${target} PRIVATE FPROBE_SANITIZE_THREAD)
+  endif()
   target_compile_options(${target} PRIVATE -fasynchronous-unwind-tables $<$<COMPILE_LANGUAGE:CXX>:-Wconversion -Wno-sign-conversion>)
   # $<BUILD_INTERFACE> keeps these two out of the exported target.
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:fprobe_warnings> $<BUILD_INTERFACE:fprobe_sanitize>)

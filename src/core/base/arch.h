@@ -17,8 +17,7 @@ namespace libfprobe::detail::arch {
 
 // --- base/syscalls.cpp ---
 //
-// The bare
-// instruction: no errno, no cancellation point.
+// The bare instruction: no errno, no cancellation point.
 long syscall(long number, long a, long b, long c, long d, long e, long f) noexcept;
 
 // The instructions of libc's signal trampoline (the kernel's ABI: the signal-return system call).
@@ -28,8 +27,7 @@ long syscall(long number, long a, long b, long c, long d, long e, long f) noexce
 
 // --- decode.cpp ---
 //
-// What a site
-// scan needs to know of one instruction.  Two back ends (Zydis, Capstone) fill it and must agree.
+// What a site scan needs to know of one instruction.  Two back ends (Zydis, Capstone) fill it and must agree.
 enum class InsnKind : std::uint8_t {
   kOther,
   kNop,
@@ -49,8 +47,7 @@ struct Insn {
 
 // --- sites.cpp, nops.cpp ---
 //
-// A site's
-// file form: which bytes the toolchain left.  Values are CPU specific; patch.cpp draws each one.
+// A site's file form: which bytes the toolchain left.  Values are CPU specific; patch.cpp draws each one.
 struct SiteShape {
   SiteForm form{};                // arch_defs.h
   std::uint8_t length = 0;        // bytes from ip that belong to the site; ip + length is an instruction boundary
@@ -106,8 +103,7 @@ enum class NopOrigin : std::uint8_t {
 
 // --- patch.cpp ---
 //
-// A change of
-// live text as numbered steps; text_poke lets every CPU see step i before step i+1 is written.
+// A change of live text as numbered steps; text_poke lets every CPU see step i before step i+1 is written.
 struct PokeSteps {
   static constexpr unsigned kMaxSteps = 5;
   struct Step {
@@ -140,9 +136,8 @@ void flush_instruction_cache(std::uintptr_t start, std::size_t size) noexcept;
 
 // --- thunk.cpp ---
 //
-// Writes the
-// head for execution at `head_ip` into `out`: names `site` (a near address), goes to `entry_jump`, which is the entry
-// code itself where it is within reach, else the slab's entry jump.
+// Writes the head for execution at `head_ip` into `out`: names `site` (a near address), goes to `entry_jump`, which is
+// the entry code itself where it is within reach, else the slab's entry jump.
 void emit_thunk_head(std::uint8_t* out, std::uintptr_t head_ip, std::uintptr_t site, bool nested,
                      std::uintptr_t entry_jump) noexcept;
 // Writes the tail (re-pushes what the head took, goes to `resume`) for execution at `tail_ip`.
@@ -152,8 +147,7 @@ void emit_entry_jump(std::uint8_t* out, std::uintptr_t entry) noexcept;
 
 // --- entry.S, return.S ---
 //
-// Address of the code
-// a thunk head goes to.
+// Address of the code a thunk head goes to.
 [[nodiscard]] std::uintptr_t entry_code() noexcept;
 // Stub of thread `index` (0-based): where the planting call lives, and the return address that it plants.
 [[nodiscard]] std::uintptr_t stub_address(unsigned index) noexcept;
