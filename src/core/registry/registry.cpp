@@ -47,6 +47,8 @@ std::vector<std::uintptr_t> handlers_of_all(const RegistryState& registry, const
 }
 
 Result<Selection> select(const RegistryState& registry, const FilterTarget& target, const fprobe* joining) {
+  if (joining != nullptr && (joining->flags & FPROBE_FL_NEW_MODULES) != 0)
+    return make_error(EOPNOTSUPP, "FPROBE_FL_NEW_MODULES is not available in this version");
   return resolve(registry.modules, target, handlers_of_all(registry, joining));
 }
 template <class Target>
@@ -84,6 +86,7 @@ Result<void> Attachment::prepare(Selection records) {
   make_registration(std::move(records));
   if (Result<void> made = make_sites(); !made.ok()) return made.error();
   plan_lists();
+  if (registry_.prepare_threads != nullptr && !registry_.prepare_threads()) return no_memory();
   // Last, because it is the one step that others can see; a hit on a site without a list runs the function untouched.
   const Result<bool> armed = bring_into_form(registration_->records, TextForm::kArmed, PokeMode::kAllOrNothing);
   if (!armed.ok()) return armed.error();
@@ -218,6 +221,10 @@ void prepare_loaded_modules() noexcept {
   const Operation operation;
   // A failure here is no failure of the program: the next operation tries again and reports.
   (void)with_loader_locked([&] { return follow_loader(registry); });
+}
+
+void on_arming(bool (*prepare_threads)()) noexcept {
+  state().prepare_threads = prepare_threads;
 }
 
 void keep_sites_live() noexcept {

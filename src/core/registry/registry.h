@@ -47,6 +47,8 @@ enum class Waiting { kForHandlers, kNone };
 void prepare_loaded_modules() noexcept;
 // Call before it when a profiler (gmon) needs the calls: sites without probes then keep the file's bytes.
 void keep_sites_live() noexcept;
+// `prepare_threads` is called before sites are armed: states for all threads; false: no memory (installed at load).
+void on_arming(bool (*prepare_threads)()) noexcept;
 // fork: the locks are taken before, released after on both sides; the child forgets the other threads.
 void lock_for_fork() noexcept;
 void unlock_after_fork() noexcept;

@@ -6,6 +6,7 @@
 #define FPROBE_SRC_CORE_REGISTRY_STATE_H_
 
 #include <errno.h>
+#include <pthread.h>
 
 #include <memory>
 #include <new>
@@ -42,9 +43,22 @@ struct RegistryState {
   Limbo limbo;
   PooledSlot* live = nullptr;               // every live registration's slot
   TextForm resting_form = TextForm::kIdle;  // of sites without probes
+  bool (*prepare_threads)() = nullptr;      // see registry::on_arming
   bool is_untidy = false;                   // dead entries or armed sites without probes were left behind
 };
 [[nodiscard]] RegistryState& state() noexcept;
+
+// No pthread_cancel() acts while the library works.
+class CancellationOff {
+ public:
+  CancellationOff() noexcept { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before_); }
+  ~CancellationOff() { pthread_setcancelstate(before_, nullptr); }
+  CancellationOff(const CancellationOff&) = delete;
+  CancellationOff& operator=(const CancellationOff&) = delete;
+
+ private:
+  int before_ = PTHREAD_CANCEL_ENABLE;
+};
 
 // One piece of the library's own work: the mutex is held, and probed functions called by it are recursion.  `frame`
 // lies above everything the work calls, see LibraryScope.
@@ -53,6 +67,7 @@ class Operation {
   explicit Operation(void* frame = __builtin_frame_address(0)) noexcept : scope_(frame), lock_(state().mutex) {}
 
  private:
+  CancellationOff cancellation_;
   grace::LibraryScope scope_;
   MutexLock lock_;
 };
