@@ -22,7 +22,7 @@ extern "C" __attribute__((visibility("hidden"))) int fprobe_call_handler(fprobe*
 namespace libfprobe::detail {
 
 // Depth of kprobe_busy_begin() on this thread.
-extern thread_local int tls_kprobe_depth __attribute__((tls_model("initial-exec")));
+extern constinit thread_local int tls_kprobe_depth __attribute__((tls_model("initial-exec")));
 
 namespace hit {
 

@@ -27,7 +27,7 @@ libfprobe::detail::ShadowHeader* fprobe_thread_table[libfprobe::detail::arch::kM
 
 namespace libfprobe::detail {
 
-thread_local int tls_kprobe_depth __attribute__((tls_model("initial-exec"))) = 0;
+__attribute__((tls_model("initial-exec"))) constinit thread_local int tls_kprobe_depth = 0;
 
 namespace threads {
 namespace {

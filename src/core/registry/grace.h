@@ -64,7 +64,7 @@ struct Participant {
 };
 
 // The calling thread's, null before its first hit or registration.  initial-exec: readable in any context.
-extern thread_local Participant* tls_participant __attribute__((tls_model("initial-exec")));
+extern constinit thread_local Participant* tls_participant __attribute__((tls_model("initial-exec")));
 
 namespace grace {
 
