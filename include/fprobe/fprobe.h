@@ -59,7 +59,7 @@ struct ftrace_ops {
 /* fprobe.flags. Set them before registering; DISABLED changes through disable_fprobe() and enable_fprobe() later. */
 #define FPROBE_FL_DISABLED 1U      /* no handler runs */
 #define FPROBE_FL_KPROBE_SHARED 2U /* does not fire while kprobe_running() (fprobe/kprobes.h) */
-#define FPROBE_FL_NEW_MODULES 4U   /* a filter registration also covers modules loaded later: not available yet, -EOPNOTSUPP */
+#define FPROBE_FL_NEW_MODULES 4U   /* a filter also covers modules loaded later; not available yet: -EOPNOTSUPP */
 #define FPROBE_FL_GENERAL_REGS 8U  /* handlers are compiled with -mgeneral-regs-only: vector registers are not saved */
 #define FPROBE_FL_SAVE_FPENV 16U   /* sticky floating-point exception flags are restored too (costs tens of ns) */
 
