@@ -6,22 +6,32 @@ namespace {
 
 constexpr std::size_t kSmallestBlock = 256;
 
+// `size` bytes from `next` on, 0 when they would pass `end`.  relaxed: only signal handlers of this thread interfere.
+FPROBE_UNPROBED FPROBE_UNSANITIZED std::uintptr_t take(std::atomic<std::uintptr_t>& next, std::size_t size,
+                                                       std::uintptr_t end) noexcept {
+  if (end - next.load(std::memory_order_relaxed) < size) return 0;
+  const std::uintptr_t place = next.fetch_add(size, std::memory_order_relaxed);
+  if (place <= end && end - place >= size) return place;
+  next.fetch_sub(size, std::memory_order_relaxed);
+  return 0;
+}
+
 }  // namespace
 
 void ShadowStack::prepare(std::uintptr_t records, std::size_t frames, std::uintptr_t blocks,
                           std::uintptr_t blocks_end) noexcept {
   bottom_.slot.store(kBottomSlot, std::memory_order_relaxed);  // not shared yet
   header.top = header.hint = &bottom_;
-  next_record_ = records;
+  next_record_.store(records, std::memory_order_relaxed);  // not shared yet
   records_end_ = records + frames * sizeof(FrameRecord);
-  next_block_ = blocks;
+  next_block_.store(blocks, std::memory_order_relaxed);
   blocks_end_ = blocks_end;
 }
 
 FrameRecord* ShadowStack::grow() noexcept {
-  if (next_record_ + sizeof(FrameRecord) > records_end_) return nullptr;
-  auto* record = reinterpret_cast<FrameRecord*>(next_record_);
-  next_record_ += sizeof(FrameRecord);
+  const std::uintptr_t place = take(next_record_, sizeof(FrameRecord), records_end_);
+  if (place == 0) return nullptr;
+  auto* record = reinterpret_cast<FrameRecord*>(place);
   record->slot.store(kDeadSlot, std::memory_order_relaxed);  // not linked yet
   record->prev = nullptr;
   return record;
@@ -38,9 +48,8 @@ FrameRecord* ShadowStack::allocate_block(FrameRecord* record, std::uint32_t prob
     block = free_blocks_[block_class];
     if (block != nullptr) {
       free_blocks_[block_class] = *static_cast<void**>(block);
-    } else if (blocks_end_ - next_block_ >= size) {
-      block = reinterpret_cast<void*>(next_block_);
-      next_block_ += size;
+    } else {
+      block = reinterpret_cast<void*>(take(next_block_, size, blocks_end_));
     }
   }
   if (block == nullptr) {

@@ -142,8 +142,10 @@ class ShadowStack {
   FPROBE_COLD void unlink_inner(FrameRecord* record) noexcept;
 
   FrameRecord* free_ = nullptr;
-  std::uintptr_t next_record_ = 0, records_end_ = 0;
-  std::uintptr_t next_block_ = 0, blocks_end_ = 0;
+  // Taken by one atomic addition each: a signal handler of the same thread may come between a load and a store.  (The
+  // lists need no such care: what a handler takes from them it has put back when it returns.)
+  std::atomic<std::uintptr_t> next_record_{0}, next_block_{0};
+  std::uintptr_t records_end_ = 0, blocks_end_ = 0;
   static constexpr unsigned kBlockClasses = 16;  // 128 << 1 ... bytes
   void* free_blocks_[kBlockClasses]{};
   FrameRecord bottom_;

@@ -127,6 +127,7 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED bool take_back(ThreadState& state, pid_t pid)
   if (tid == kPrepared || tid == kClaimed) return false;
   if (tid != kGone && sys::tgkill(pid, tid, 0) != -ESRCH) return false;
   if (!state.tid.compare_exchange_strong(tid, kClaimed, std::memory_order_acquire)) return false;
+  for (GuardEntry& guard : state.guards) guard.is_busy = false;  // was counted in the gone thread's own depth
   while (state.inside_handler()) rare::abandon_context(state);
   rare::drop_all(state);
   if (!state.shadow.is_empty()) {  // frames on fibers' stacks may still return through its stub: parked

@@ -38,12 +38,11 @@ FPROBE_UNPROBED StubFrame find_frame(_Unwind_Context* context) noexcept {
   ThreadState* owner = threads::at(arch::stub_index(_Unwind_GetIP(context)));
   if (owner == nullptr) return {nullptr, nullptr, slot};
   if (owner != current_state()) return {owner, owner->shadow.find_foreign(slot), slot};
+  // relaxed: own records.  A hint that was released since leads into the list of free ones: not from there.
   FrameRecord* from = owner->shadow.header.hint;
-  while (from->slot.load(std::memory_order_relaxed) != slot) {  // own records
-    if (from == owner->shadow.bottom()) return {owner, owner->shadow.find(slot), slot};
-    from = from->prev;
-    if (from == nullptr) return {owner, owner->shadow.find(slot), slot};
-  }
+  if (from->slot.load(std::memory_order_relaxed) == kDeadSlot) from = owner->shadow.top();
+  while (from != owner->shadow.bottom() && from->slot.load(std::memory_order_relaxed) != slot) from = from->prev;
+  if (from == owner->shadow.bottom()) from = owner->shadow.find(slot);
   return {owner, from, slot};
 }
 
