@@ -202,10 +202,11 @@ unsigned long ftrace_regs_get_return_address(const ftrace_regs* regs) {
 
 int ftrace_regs_query_register_offset(const char* name) {
   if (name == nullptr) return -EINVAL;
-  std::string_view wanted = name;
-  if (wanted.size() == 3 && wanted[0] == 'r' && wanted[1] > '9') wanted.remove_prefix(1);  // "rdi" is "di"
+  const std::string_view wanted = name;
+  const bool is_wide = wanted.size() == 3 && wanted[0] == 'r';  // "rdi" is "di"; "r10" has no other name
   for (const Name& known : kNames) {
-    if (known.name == wanted) return known.offset;
+    const bool is_legacy = known.name[0] != 'r';
+    if (known.name == wanted || (is_wide && is_legacy && known.name == wanted.substr(1))) return known.offset;
   }
   return -EINVAL;
 }
