@@ -17,6 +17,7 @@
 #include "base/syscalls.h"
 #include "hot/hit.h"
 #include "hot/native_stack.h"
+#include "hot/signal_context.h"
 #include "patch/text_poke.h"
 
 // Read by the return stubs' unwind expression.
@@ -179,6 +180,7 @@ void initialise(unsigned long max_frames) noexcept {
   const auto in_block = *reinterpret_cast<const pid_t*>(arch::thread_pointer() + arch::kTcbTidOffset);
   g_tid_in_block = in_block == sys::gettid();
   native_stack::initialise();
+  signal_context::initialise();
   // Values of the first 32 keys lie in the thread's own block: setting one allocates nothing.
   constexpr pthread_key_t kKeysInBlock = 32;
   g_has_exit_key = pthread_key_create(&g_exit_key, on_thread_exit) == 0 && g_exit_key < kKeysInBlock;
