@@ -58,12 +58,21 @@ void SiteTable::insert(const Site& site) noexcept {
 void SiteTable::erase(std::uintptr_t ip) noexcept {
   if (find(ip) == nullptr) return;
   Table& table = *table_.load(std::memory_order_relaxed);
-  for (std::size_t i = hash(ip);; ++i) {
-    Cell& cell = table.cells[i & table.mask];
-    if (cell.ip.load(std::memory_order_relaxed) != ip) continue;
-    cell.site.store(nullptr, std::memory_order_release);  // pairs with the acquire in find()
-    --live_;
-    return;
+  std::size_t at = hash(ip);
+  while (table.cells[at & table.mask].ip.load(std::memory_order_relaxed) != ip) ++at;
+  table.cells[at & table.mask].site.store(nullptr, std::memory_order_release);  // pairs with the acquire in find()
+  --live_;
+  free_erased_tail(table, at);
+}
+
+// Erased cells in front of a free one end no search: they become free, or ever new addresses would fill the table.
+void SiteTable::free_erased_tail(Table& table, std::size_t at) noexcept {
+  if (table.cells[(at + 1) & table.mask].ip.load(std::memory_order_relaxed) != 0) return;
+  for (;; --at) {
+    Cell& cell = table.cells[at & table.mask];
+    if (cell.ip.load(std::memory_order_relaxed) == 0 || cell.site.load(std::memory_order_relaxed) != nullptr) return;
+    cell.ip.store(0, std::memory_order_release);  // pairs with the acquire in find()
+    --table.used;
   }
 }
 

@@ -47,6 +47,7 @@ class SiteTable {
     Cell* cells = nullptr;
   };
   static Table* make_table(std::size_t cells) noexcept;
+  static void free_erased_tail(Table& table, std::size_t at) noexcept;
   static void insert_into(Table& table, const Site& site) noexcept;
 
   std::atomic<Table*> table_{nullptr};
