@@ -118,9 +118,6 @@ class ThunkArena::Slab {
     return kNowhere;
   }
   void take(std::size_t offset, std::size_t size) noexcept { taken_.take(offset, size); }
-  void write(std::size_t offset, const std::uint8_t* code, std::size_t size) noexcept {
-    copy_code(start_ + offset, code, size);
-  }
 
   // Adds W to a sealed slab.  False when that is refused: then the slab serves no more thunks.
   [[nodiscard]] bool make_writable() noexcept {
@@ -178,18 +175,17 @@ Result<std::uintptr_t> ThunkArena::allocate_data(std::size_t size) {
 Result<ThunkArena::Thunk> ThunkArena::add_thunk(std::uintptr_t site_data, std::uintptr_t resume, bool nested,
                                                 arch::ThunkPlace place) {
   const MutexLock lock(mutex_);
-  auto reserved = reserve(place);
-  if (!reserved) return reserved.error();
-  const Places& places = *reserved;
+  auto head = reserve(arch::kThunkHeadSize, [place](Slab& slab) { return slab.find_head(place); });
+  if (!head) return head.error();
+  auto tail = reserve(arch::kThunkTailSize, [](Slab& slab) { return slab.find_tail(); });
+  if (!tail) return tail.error();
 
-  const Thunk thunk{places.head_slab->start() + places.head, places.tail_slab->start() + places.tail};
-  const std::uintptr_t entry = is_near(*places.head_slab) ? entry_code_ : places.head_slab->start();
   std::uint8_t code[std::max(arch::kThunkHeadSize, arch::kThunkTailSize)];
-  arch::emit_thunk_head(code, thunk.head, site_data, nested, entry);
-  places.head_slab->write(places.head, code, arch::kThunkHeadSize);
-  arch::emit_thunk_tail(code, thunk.tail, resume, nested);
-  places.tail_slab->write(places.tail, code, arch::kThunkTailSize);
-  return thunk;
+  arch::emit_thunk_head(code, head->address, site_data, nested, head->entry_jump);
+  copy_code(head->address, code, arch::kThunkHeadSize);
+  arch::emit_thunk_tail(code, tail->address, resume, nested);
+  copy_code(tail->address, code, arch::kThunkTailSize);
+  return Thunk{head->address, tail->address};
 }
 
 Result<void> ThunkArena::seal() {
@@ -200,28 +196,18 @@ Result<void> ThunkArena::seal() {
   return {};
 }
 
-// Takes a head and a tail in writable slabs; maps another slab when the old ones lack either.
-Result<ThunkArena::Places> ThunkArena::reserve(arch::ThunkPlace place) {
+// Takes `size` bytes where `find` finds them, in a slab made writable; maps another slab when none has room.
+template <class Find>
+Result<ThunkArena::Place> ThunkArena::reserve(std::size_t size, Find find) {
   for (;;) {
-    const Places places = find_places(place);
-    if (places.head_slab == nullptr || places.tail_slab == nullptr) {
-      if (auto added = add_slab(); !added) return added.error();
-      continue;
+    for (Slab& slab : slabs_) {
+      const std::size_t offset = find(slab);
+      if (offset == kNowhere || !slab.make_writable()) continue;
+      slab.take(offset, size);
+      return Place{slab.start() + offset, is_near(slab) ? entry_code_ : slab.start()};
     }
-    if (!places.head_slab->make_writable() || !places.tail_slab->make_writable()) continue;
-    places.head_slab->take(places.head, arch::kThunkHeadSize);
-    places.tail_slab->take(places.tail, arch::kThunkTailSize);
-    return places;
+    if (auto added = add_slab(); !added) return added.error();
   }
-}
-
-ThunkArena::Places ThunkArena::find_places(arch::ThunkPlace place) noexcept {
-  Places places;
-  for (Slab& slab : slabs_) {
-    if (places.head_slab == nullptr && (places.head = slab.find_head(place)) != kNowhere) places.head_slab = &slab;
-    if (places.tail_slab == nullptr && (places.tail = slab.find_tail()) != kNowhere) places.tail_slab = &slab;
-  }
-  return places;
 }
 
 Result<void> ThunkArena::add_slab() {
@@ -237,7 +223,7 @@ Result<void> ThunkArena::add_slab() {
   }
   std::uint8_t code[arch::kEntryJumpSize];
   arch::emit_entry_jump(code, entry_code_);
-  slabs_.back().write(0, code, sizeof code);
+  copy_code(*start, code, sizeof code);
   return {};
 }
 

@@ -54,13 +54,12 @@ class ThunkArena {
   struct Data {
     std::uintptr_t start = 0, used = 0, size = 0;
   };
-  struct Places {
-    Slab* head_slab = nullptr;
-    Slab* tail_slab = nullptr;
-    std::size_t head = 0, tail = 0;  // offsets
+  struct Place {
+    std::uintptr_t address = 0;
+    std::uintptr_t entry_jump = 0;  // where a head there goes to
   };
-  [[nodiscard]] Places find_places(arch::ThunkPlace place) noexcept;
-  [[nodiscard]] Result<Places> reserve(arch::ThunkPlace place);
+  template <class Find>
+  [[nodiscard]] Result<Place> reserve(std::size_t size, Find find);
   [[nodiscard]] Result<void> add_slab();
   [[nodiscard]] bool is_near(const Slab& slab) const noexcept;
   [[nodiscard]] Result<std::uintptr_t> map_reachable(std::size_t size);
