@@ -1,21 +1,27 @@
 // From a loaded module to its probe sites: address → site, or a reason why there is none.
 //
-// Scans executable sections for calls of {mcount, _mcount, __fentry__} and function starts for patchable nops; section
-// entries (__mcount_loc, __patchable_function_entries) are hints that are verified like everything else.  Every site is
-// checked by decoding.  Reads memory only; writes nothing.
+//   profiling_targets   which addresses lead to {__fentry__, mcount, _mcount}
+//   function_starts     where functions start (unwind tables, symbols)
+//   call_scan           executable segments searched for calls of the former at the latter
+//   patchable_scan      nops at function starts; section entries (__mcount_loc, __patchable_function_entries) are hints
+//                       that are verified like everything else
+//
+// Every site is checked by decoding.  Reads memory only, inside mapped segments; writes nothing.  A function has one
+// site at most: the first.
 #ifndef FPROBE_SRC_CORE_IMAGE_SITE_SCAN_H_
 #define FPROBE_SRC_CORE_IMAGE_SITE_SCAN_H_
 
 #include <fprobe/fprobe.h>
 
 #include <cstdint>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "base/arch.h"
 #include "base/result.h"
 #include "image/elf_image.h"
 #include "image/image_list.h"
+#include "image/profiling_targets.h"
 
 namespace libfprobe::detail {
 
@@ -31,20 +37,24 @@ struct FoundSite {
 // address.
 struct RefusedSite {
   std::uintptr_t ip = 0, function = 0;
-  const char* reason = "";  // a static sentence part: "its call to mcount is of -mcmodel=large, compile without it"
+  const char* reason = "";  // a static sentence part: "its profiling call is of -mcmodel=large; compile it without"
 };
 
 struct ScanResult {
-  std::vector<FoundSite> sites;  // sorted by ip, unique
-  std::vector<RefusedSite> refused;
+  std::vector<FoundSite> sites;      // sorted by ip, unique
+  std::vector<RefusedSite> refused;  // sorted by ip; none of a function that has a site
 };
 
 // `file` is the module's file (null: memory alone, then section hints and symbols are missing).
-[[nodiscard]] Result<ScanResult> scan_sites(const LoadedImage& image, const ElfImage* file);
+// `known`: definitions of the profiling functions beside those that the module's tables name.  The caller keeps the
+// module loaded meanwhile, and its text as the file has it.
+[[nodiscard]] Result<ScanResult> scan_sites(const LoadedImage& image, const ElfImage* file,
+                                            std::span<const ProfilingFunction> known = {});
 
-// Cheap test from memory alone: can this module hold any site?  (It imports or defines a profiling function, or has a
-// patchable section or pattern.)  Used at load to leave libraries like libc unread.
-[[nodiscard]] bool may_have_sites(const LoadedImage& image);
+// Cheap test from memory alone: can this module hold any site or refused one?  (It imports or calls a profiling
+// function, a function of it starts with nops, or its functions are unknown.)  Used at load to leave the files of
+// libraries like libc unread.
+[[nodiscard]] bool may_have_sites(const LoadedImage& image, std::span<const ProfilingFunction> known = {});
 
 }  // namespace libfprobe::detail
 
