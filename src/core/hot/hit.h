@@ -62,7 +62,7 @@ FPROBE_HOT inline int call_handler(GuardEntry* guard, fprobe& probe, ftrace_regs
   }
   tls_kprobe_depth += shared;
   const int result = fprobe_call_handler(&probe, regs.entry_ip, regs.return_address, &regs, data, handler);
-  tls_kprobe_depth -= shared;
+  if (shared && tls_kprobe_depth > 0) --tls_kprobe_depth;  // 0: the handler ended more than it began
   if (guard != nullptr) guard->is_busy = false;
   return result;
 }

@@ -159,6 +159,8 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED pid_t current_tid() noexcept {
 // Runs at a thread's exit, after its probed functions have returned or been unwound (but for other destructors).
 FPROBE_UNPROBED void on_thread_exit(void* argument) {
   auto& state = *static_cast<ThreadState*>(argument);
+  // Open still: an asynchronous cancellation cut a hit short.  No handler of this thread will go on.
+  while (state.inside_handler()) rare::abandon_context(state);
   rare::drop_all(state);
   state.exiting = true;
 }
