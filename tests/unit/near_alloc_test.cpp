@@ -351,10 +351,10 @@ TEST(ArenaLifetime, UnmapsEverythingWithItsModule) {
     ThunkArena arena(range_of(module), module.address(0));
     data = arena.allocate_data(64).value();
     thunk = arena.add_thunk(data, module.address(0), false, {0xff, 8}).value();
-    EXPECT_EQ(protections(thunk.head, thunk.head + 1).size(), 1U);
+    EXPECT_EQ(page_rights(thunk.head, thunk.head + 1).size(), 1U);
   }
-  EXPECT_EQ(protections(thunk.head, thunk.head + 1).size(), 0U);
-  EXPECT_EQ(protections(data, data + 1).size(), 0U);
+  EXPECT_EQ(page_rights(thunk.head, thunk.head + 1).size(), 0U);
+  EXPECT_EQ(page_rights(data, data + 1).size(), 0U);
 }
 
 }  // namespace

@@ -10,10 +10,12 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -36,27 +38,16 @@ inline std::string hex(const std::uint8_t* bytes, std::size_t count) {
   return text;
 }
 
-// Lines of /proc/self/maps that touch [start, end), as "start-end rwxp", cut to that range.
-inline std::vector<std::string> protections(std::uintptr_t start, std::uintptr_t end) {
+// The rights of every mapped page of [start, end), from /proc/self/maps: "r-xp".  Whether neighbours of equal rights
+// are one mapping or two is the kernel's affair.
+inline std::vector<std::string> page_rights(std::uintptr_t start, std::uintptr_t end) {
   std::ifstream maps("/proc/self/maps");
-  std::vector<std::string> lines;
+  std::vector<std::string> rights;
   for (std::string line; std::getline(maps, line);) {
     std::uintptr_t low = 0, high = 0;
-    char rights[8] = {};
-    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &low, &high, rights) != 3) continue;
-    if (high <= start || low >= end) continue;
-    std::ostringstream text;
-    text << std::hex << std::max(low, start) << '-' << std::min(high, end) << ' ' << rights;
-    lines.push_back(text.str());
-  }
-  return lines;
-}
-
-// The rights of every page of [start, end): neighbours of equal rights may be one mapping or two.
-inline std::vector<std::string> page_rights(std::uintptr_t start, std::uintptr_t end) {
-  std::vector<std::string> rights;
-  for (std::uintptr_t page = start; page < end; page += 4096) {
-    for (const std::string& line : protections(page, page + 4096)) rights.push_back(line.substr(line.find(' ') + 1));
+    char flags[8] = {};
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &low, &high, flags) != 3) continue;
+    for (std::uintptr_t page = std::max(low, start); page < std::min(high, end); page += 4096) rights.push_back(flags);
   }
   return rights;
 }
@@ -126,7 +117,9 @@ class CodeArea {
     if (::mprotect(base_ + kFirstFunction, size_ - kFirstFunction, protection) != 0) std::abort();
   }
 
-  void put(std::size_t offset, const void* bytes, std::size_t count) { std::memcpy(base_ + offset, bytes, count); }
+  void put(std::size_t offset, const void* bytes, std::size_t count) {
+    if (count > 0) std::memcpy(base_ + offset, bytes, count);
+  }
   // rel32 at `where` from the end of its instruction to `target`.
   void put_distance(std::size_t where, std::size_t end, std::size_t target) {
     const auto distance = static_cast<std::int32_t>(target) - static_cast<std::int32_t>(end);
