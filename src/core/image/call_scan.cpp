@@ -14,9 +14,6 @@ constexpr const char* kLegacyCall =
 constexpr const char* kLargeCall = "its profiling call is of -mcmodel=large; compile it without that option";
 constexpr const char* kElsewhere = "it calls __fentry__ elsewhere than at its entry";
 
-// The longest prefix of a call: 67 or 90.
-constexpr std::size_t kMaxPrefix = 1;
-
 struct Text {
   std::span<const std::byte> bytes;
   std::uintptr_t start = 0;
@@ -48,60 +45,54 @@ class CallScan {
 
   void run(const Text& text) {
     for (std::size_t at = 0; (at = arch::next_call_candidate(text.bytes, at)) < text.bytes.size(); ++at) {
-      Question question{&state_.targets};
-      const std::span<const std::byte> code = text.bytes.subspan(at);
-      arch::SiteShape shape;
-      if (arch::match_call_site(code, text.start + at, is_profiling_target, &question, shape)) {
-        consider_call(text, at);
-        continue;
-      }
-      if (arch::match_large_call(code, text.start + at, is_profiling_target, &question) != 0) {
+      Reading bare;
+      if (read_at(text, at, at, bare)) {
+        decide(text, choose(text, at, bare));
+      } else if (is_large_call(text, at)) {
         state_.refuse(text.start + at, state_.starts.last_before(text.start + at), kLargeCall);
       }
     }
   }
 
  private:
-  // `at` is the call's opcode.
-  void consider_call(const Text& text, std::size_t at) {
-    Reading best;
-    bool is_found = false;
-    for (std::size_t prefix = 0; prefix <= std::min(kMaxPrefix, at); ++prefix) {
-      Reading reading;
-      if (!read_at(text, at - prefix, at, reading)) continue;
-      if (!is_found || is_better(text, reading, best)) best = reading;
-      is_found = true;
-      if (best.is_start_known) break;
-    }
-    if (is_found) decide(text, best);
-  }
-
-  // Without known starts the longer reading is taken unless only the shorter one starts where functions are aligned to.
-  [[nodiscard]] static bool is_better(const Text& text, const Reading& longer, const Reading& shorter) noexcept {
-    constexpr std::uintptr_t kAlignment = 16;
-    return longer.is_start_known || (text.start + shorter.function) % kAlignment != 0;
-  }
-
-  // Reads a site at `at` whose opcode is at `opcode`: no call, or one that starts elsewhere, is none.
+  // Reads a call whose first byte is at `at` and whose opcode is at `opcode`; false: there is none.
   [[nodiscard]] bool read_at(const Text& text, std::size_t at, std::size_t opcode, Reading& reading) const noexcept {
     Question question{&state_.targets};
-    const std::uintptr_t ip = text.start + at;
-    if (!arch::match_call_site(text.bytes.subspan(at), ip, is_profiling_target, &question, reading.shape)) return false;
+    const std::span<const std::byte> code = text.bytes.subspan(at);
+    if (!arch::match_call_site(code, text.start + at, is_profiling_target, &question, reading.shape)) return false;
     if (at + reading.shape.patch_offset != opcode) return false;
     reading.at = at;
     reading.calls = question.calls;
-
-    arch::StartGuess guesses[arch::kMaxStartGuesses];
-    const std::size_t count = arch::guess_function_starts(text.bytes, at, reading.shape.length, guesses);
-    for (std::size_t i = count; i-- > 0;) {
-      // From the nearest to the farthest: the farthest known one wins, else the farthest.
-      const bool is_known = state_.starts.is_start(text.start + guesses[i].offset);
-      if (reading.is_start_known && !is_known) continue;
-      reading.is_start_known = is_known;
-      reading.function = guesses[i].offset;
-      reading.shape.nested = guesses[i].nested;
-    }
+    find_function(text, reading);
     return true;
+  }
+
+  // The farthest known start, else the farthest.
+  void find_function(const Text& text, Reading& reading) const noexcept {
+    arch::StartGuess guesses[arch::kMaxStartGuesses];
+    const std::size_t count = arch::guess_function_starts(text.bytes, reading.at, reading.shape.length, guesses);
+    std::size_t chosen = 0;
+    for (std::size_t i = 0; i < count && !reading.is_start_known; ++i) {
+      reading.is_start_known = state_.starts.is_start(text.start + guesses[i].offset);
+      if (reading.is_start_known) chosen = i;
+    }
+    reading.function = guesses[chosen].offset;
+    reading.shape.nested = guesses[chosen].nested;
+  }
+
+  // The call with or without the byte in front of it.  Without known starts that byte is taken along unless the opcode
+  // lies where functions are aligned to.
+  [[nodiscard]] Reading choose(const Text& text, std::size_t opcode, const Reading& bare) const noexcept {
+    constexpr std::uintptr_t kAlignment = 16;
+    Reading prefixed;
+    if (bare.is_start_known || opcode == 0 || !read_at(text, opcode - 1, opcode, prefixed)) return bare;
+    const bool is_aligned = (text.start + bare.function) % kAlignment == 0;
+    return prefixed.is_start_known || !is_aligned ? prefixed : bare;
+  }
+
+  [[nodiscard]] bool is_large_call(const Text& text, std::size_t at) const noexcept {
+    Question question{&state_.targets};
+    return arch::match_large_call(text.bytes.subspan(at), text.start + at, is_profiling_target, &question) != 0;
   }
 
   void decide(const Text& text, const Reading& reading) {

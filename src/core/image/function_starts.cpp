@@ -22,19 +22,23 @@ FunctionStarts FunctionStarts::collect(const LoadedImage& image, const ImageMemo
   FunctionStarts starts;
   std::vector<FunctionRange>& ranges = starts.ranges_;
   collect_unwind_ranges(image, memory, file, ranges);
+  const auto unwind_count = static_cast<std::ptrdiff_t>(ranges.size());
   if (file != nullptr) {
     starts.is_complete_ = !file->symtab().empty();
     collect_symbol_ranges(image, starts.is_complete_ ? file->symtab() : file->dynsym(), ranges);
   }
-  std::erase_if(ranges, [&](const FunctionRange& range) { return !memory.is_code(range.start); });
-
   // Later duplicates are dropped, so the longer range of one start comes first.
-  std::sort(ranges.begin(), ranges.end(), [](const FunctionRange& a, const FunctionRange& b) {
+  const auto is_before = [](const FunctionRange& a, const FunctionRange& b) {
     return a.start != b.start ? a.start < b.start : a.end > b.end;
-  });
+  };
+  const auto symbols = ranges.begin() + unwind_count;
+  if (!std::is_sorted(ranges.begin(), symbols, is_before)) std::sort(ranges.begin(), symbols, is_before);
+  std::sort(symbols, ranges.end(), is_before);
+  std::inplace_merge(ranges.begin(), symbols, ranges.end(), is_before);
   ranges.erase(std::unique(ranges.begin(), ranges.end(),
                            [](const FunctionRange& a, const FunctionRange& b) { return a.start == b.start; }),
                ranges.end());
+  std::erase_if(ranges, [&](const FunctionRange& range) { return !memory.is_code(range.start); });
   std::uintptr_t reach = 0;
   for (FunctionRange& range : ranges) range.end = reach = std::max(reach, range.end);
   return starts;

@@ -34,16 +34,14 @@ class PatchableScan {
     has_patchable_section_ = read_hints(kPatchableSection, &PatchableScan::take_patchable_entry);
     read_hints(kMcountSection, &PatchableScan::take_mcount_entry);
     std::sort(patchable_.begin(), patchable_.end());
+    auto with_site = with_site_.begin();  // both lists are sorted
     for (const FunctionRange& range : state_.starts.all()) {
-      if (!contains(with_site_, range.start)) consider(range.start);
+      while (with_site != with_site_.end() && *with_site < range.start) ++with_site;
+      if (with_site == with_site_.end() || *with_site != range.start) consider(range.start);
     }
   }
 
  private:
-  [[nodiscard]] static bool contains(const std::vector<std::uintptr_t>& sorted, std::uintptr_t address) noexcept {
-    return std::binary_search(sorted.begin(), sorted.end(), address);
-  }
-
   // Hands the entries of every section of this name, as relocated in memory, to `take`; whether there was one.
   bool read_hints(std::string_view name, void (PatchableScan::*take)(std::uintptr_t)) {
     bool has_entry = false;
@@ -107,9 +105,9 @@ class PatchableScan {
   void consider(std::uintptr_t function) {
     arch::SiteShape shape;
     std::size_t offset = 0;
-    const bool is_recorded = contains(patchable_, function);
     const std::span<const std::byte> code = state_.memory.from(function);
     const bool has_room = arch::match_patchable(code, shape, offset);
+    const bool is_recorded = std::binary_search(patchable_.begin(), patchable_.end(), function);
     const std::uintptr_t ip = function + offset;
     if (!has_room) {
       if (is_recorded) state_.refuse(ip, function, shape.length < kPatchLength ? kTooFewNops : kOddNops);

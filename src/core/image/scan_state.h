@@ -24,6 +24,7 @@ struct ScanState {
   ScanResult result;
 
   void add(std::uintptr_t ip, std::uintptr_t function, fprobe_site_kind kind, const arch::SiteShape& shape) {
+    if (result.sites.empty()) result.sites.reserve(starts.all().size());  // one site brings all the others
     FoundSite& site = result.sites.emplace_back();
     site.ip = ip;
     site.function = function;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 
+#include <functional>
 #include <new>
 
 #include "base/syscalls.h"
@@ -11,18 +12,24 @@
 namespace libfprobe::detail {
 namespace {
 
+// Most lists are in order already: a segment is searched from its front.
+template <class Range, class Less>
+void sort_if_needed(Range& range, Less less) {
+  if (!std::is_sorted(range.begin(), range.end(), less)) std::stable_sort(range.begin(), range.end(), less);
+}
+
 std::vector<std::uintptr_t> functions_with_site(const ScanResult& result) {
   std::vector<std::uintptr_t> functions;
   functions.reserve(result.sites.size());
   for (const FoundSite& site : result.sites) functions.push_back(site.function);
-  std::sort(functions.begin(), functions.end());
+  sort_if_needed(functions, std::less<>());
   return functions;
 }
 
 // By ip, one site a place and a function, no refusal of a function that has one.
 void finish(ScanResult& result) {
   const auto by_ip = [](const auto& a, const auto& b) { return a.ip < b.ip; };
-  std::stable_sort(result.sites.begin(), result.sites.end(), by_ip);
+  sort_if_needed(result.sites, by_ip);
   const auto is_same = [](const FoundSite& a, const FoundSite& b) { return a.ip == b.ip || a.function == b.function; };
   result.sites.erase(std::unique(result.sites.begin(), result.sites.end(), is_same), result.sites.end());
 
@@ -30,7 +37,7 @@ void finish(ScanResult& result) {
   std::erase_if(result.refused, [&](const RefusedSite& refused) {
     return std::binary_search(functions.begin(), functions.end(), refused.function);
   });
-  std::stable_sort(result.refused.begin(), result.refused.end(), by_ip);
+  sort_if_needed(result.refused, by_ip);
 }
 
 std::vector<ProfilingFunction> all_known(std::span<const ProfilingFunction> known) {
