@@ -53,8 +53,8 @@ struct GuardEntry {
 inline constexpr unsigned kMaxContexts = 6;
 
 // One per thread state; linked once, for ever (thread states are type-stable).
-// Entry i + kMaxContexts is the auxiliary of context i: held while context i looks at a site other than its own (to count
-// a miss).
+// Entry i + kMaxContexts is the auxiliary of context i: held while context i looks at a site other than its own (to
+// count a miss).
 struct Participant {
   GuardEntry guards[2 * kMaxContexts];
   GuardEntry* context = &guards[0];  // the entry that a hit in the thread's present context uses

@@ -38,8 +38,8 @@ std::size_t Listing::keep(const std::string& string) {
 Result<void> Listing::copy(const RegistryState& registry) {
   for (const auto& module : registry.modules.modules()) {
     if (module->sites().empty()) continue;
-    Result<ModuleNames*> names = module->names();
-    if (!names.ok() && names.error().code == ENOMEM) return names.error();
+    Result<ModuleNames*> names = registry.modules.names(*module);
+    if (!names.ok() && is_shortage(names.error())) return names.error();
     const std::size_t path = keep(module->image().path);
     for (const SiteRecord& record : module->sites()) {
       const Spellings* const spelled = names.ok() ? (*names)->names_of(record) : nullptr;

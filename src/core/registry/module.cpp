@@ -32,12 +32,13 @@ bool is_same_module(const LoadedImage& a, const LoadedImage& b) noexcept {
 
 // --- Module ----------------------------------------------------------------------------------------------------------
 
-Result<std::unique_ptr<Module>> Module::load(const LoadedImage& image) {
+Result<std::unique_ptr<Module>> Module::load(const LoadedImage& image, std::span<const ProfilingFunction> known) {
   if (!sys::allocation_allowed()) throw std::bad_alloc();
   std::unique_ptr<Module> module(new Module(image));
-  if (!may_have_sites(image)) return module;
+  if (!may_have_sites(image, known)) return module;
   Result<ElfImage> file = ElfImage::open(image.path.c_str());
-  Result<ScanResult> found = scan_sites(image, file.ok() ? &*file : nullptr);
+  if (!file.ok() && is_shortage(file.error())) return file.error();
+  Result<ScanResult> found = scan_sites(image, file.ok() ? &*file : nullptr, known);
   if (!found.ok()) return found.error();
   module->adopt(*found);
   return module;
@@ -73,9 +74,10 @@ const char* Module::refusal_at(std::uintptr_t address) const noexcept {
   return nullptr;
 }
 
-Result<ModuleNames*> Module::names() {
-  if (names_ == nullptr) {
-    Result<std::unique_ptr<ModuleNames>> built = ModuleNames::build(image_, sites_);
+Result<ModuleNames*> Module::names(std::span<const LoadedImage> loaded) {
+  // IFUNCs may have been bound since.
+  if (names_ == nullptr || !names_->symbols().unbound_ifuncs().empty()) {
+    Result<std::unique_ptr<ModuleNames>> built = ModuleNames::build(image_, sites_, loaded);
     if (!built.ok()) return built.error();
     names_ = std::move(*built);
   }
@@ -83,6 +85,7 @@ Result<ModuleNames*> Module::names() {
 }
 
 Result<void> Module::make_site(SiteRecord& record) {
+  if (record.thunk != 0) return {};
   if (!sys::allocation_allowed()) throw std::bad_alloc();
   if (arena_ == nullptr) arena_ = std::make_unique<ThunkArena>(text_range(image_), arch::entry_code());
   const FoundSite& found = record.found;
@@ -94,7 +97,6 @@ Result<void> Module::make_site(SiteRecord& record) {
     record.site->resume = found.ip + found.shape.length;
     record.site->record = &record;
   }
-  if (record.thunk != 0) return {};
   Result<ThunkArena::Thunk> thunk =
       arena_->add_thunk(reinterpret_cast<std::uintptr_t>(record.site), record.site->resume, found.shape.nested,
                         arch::thunk_place(found.ip, found.shape));
@@ -133,13 +135,14 @@ std::size_t ModuleSet::index_of(const LoadedImage& image) const noexcept {
 }
 
 Result<ModuleSet::Changes> ModuleSet::refresh() {
-  if (is_known_ && image_generation() == generation_) return Changes{};
+  if (is_known_ && image_generation() == snapshot_.generation) return Changes{};
   Result<ImageSnapshot> snapshot = snapshot_images();
   if (!snapshot.ok()) return snapshot.error();
-  const bool some_unloaded = is_known_ && snapshot->generation.removed != generation_.removed;
+  const bool some_unloaded = is_known_ && snapshot->generation.removed != snapshot_.generation.removed;
 
   // First all that can fail, beside the present set; then the exchange, which cannot.
   Changes changes;
+  const std::vector<ProfilingFunction> known = global_profiling_functions();
   changes.departed.reserve(modules_.size());
   std::vector<std::unique_ptr<Module>> present(snapshot->images.size());
   std::vector<std::size_t> kept(snapshot->images.size());
@@ -147,7 +150,7 @@ Result<ModuleSet::Changes> ModuleSet::refresh() {
     kept[i] = index_of(snapshot->images[i]);
     if (kept[i] < modules_.size() && (!some_unloaded || modules_[kept[i]]->still_holds_our_text())) continue;
     kept[i] = modules_.size();
-    Result<std::unique_ptr<Module>> loaded = Module::load(snapshot->images[i]);
+    Result<std::unique_ptr<Module>> loaded = Module::load(snapshot->images[i], known);
     if (!loaded.ok()) return loaded.error();
     present[i] = std::move(*loaded);
     changes.added.push_back(present[i].get());
@@ -157,7 +160,7 @@ Result<ModuleSet::Changes> ModuleSet::refresh() {
   for (std::unique_ptr<Module>& module : modules_)
     if (module != nullptr) changes.departed.push_back(std::move(module));
   modules_ = std::move(present);
-  generation_ = snapshot->generation;
+  snapshot_ = std::move(*snapshot);
   is_known_ = true;
   return changes;
 }

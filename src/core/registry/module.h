@@ -11,12 +11,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/arch.h"
 #include "base/result.h"
 #include "image/image_list.h"
+#include "image/profiling_targets.h"
 #include "image/site_scan.h"
 #include "patch/near_alloc.h"
 #include "registry/module_names.h"
@@ -38,7 +38,8 @@ struct SiteRecord {
 class Module {
  public:
   // Scans the image for sites.  An unreadable file is no failure: memory alone is scanned then.
-  [[nodiscard]] static Result<std::unique_ptr<Module>> load(const LoadedImage& image);
+  [[nodiscard]] static Result<std::unique_ptr<Module>> load(const LoadedImage& image,
+                                                            std::span<const ProfilingFunction> known);
 
   [[nodiscard]] const LoadedImage& image() const noexcept { return image_; }
   [[nodiscard]] std::span<SiteRecord> sites() noexcept { return sites_; }
@@ -50,8 +51,8 @@ class Module {
   // Why the site or function at `address` is not patched; null: nothing known.
   [[nodiscard]] const char* refusal_at(std::uintptr_t address) const noexcept;
 
-  // Built on first use.
-  [[nodiscard]] Result<ModuleNames*> names();
+  // Built on first use.  `loaded`: all modules, see SymbolIndex.
+  [[nodiscard]] Result<ModuleNames*> names(std::span<const LoadedImage> loaded);
 
   // Gives a record its Site and its thunk; `seal_thunks` makes all of them executable.
   [[nodiscard]] Result<void> make_site(SiteRecord& record);
@@ -83,14 +84,15 @@ class ModuleSet {
 
   // In load order, the main program first.
   [[nodiscard]] std::span<const std::unique_ptr<Module>> modules() const noexcept { return modules_; }
+  [[nodiscard]] Result<ModuleNames*> names(Module& module) const { return module.names(snapshot_.images); }
   [[nodiscard]] Module* containing(std::uintptr_t address) const noexcept;
 
  private:
   [[nodiscard]] std::size_t index_of(const LoadedImage& image) const noexcept;
 
   bool is_known_ = false;  // a first refresh has happened
-  ImageGeneration generation_;
-  std::vector<std::unique_ptr<Module>> modules_;
+  ImageSnapshot snapshot_;
+  std::vector<std::unique_ptr<Module>> modules_;  // one for each of its images
 };
 
 }  // namespace libfprobe::detail

@@ -30,10 +30,12 @@ std::string_view last_identifier(std::string_view name) noexcept {
 
 }  // namespace
 
-Result<std::unique_ptr<ModuleNames>> ModuleNames::build(const LoadedImage& image, std::span<SiteRecord> sites) {
+Result<std::unique_ptr<ModuleNames>> ModuleNames::build(const LoadedImage& image, std::span<SiteRecord> sites,
+                                                        std::span<const LoadedImage> loaded) {
   if (!sys::allocation_allowed()) throw std::bad_alloc();
   Result<ElfImage> file = ElfImage::open(image.path.c_str());
-  Result<SymbolIndex> symbols = SymbolIndex::build(image, file.ok() ? &*file : nullptr);
+  if (!file.ok() && is_shortage(file.error())) return file.error();
+  Result<SymbolIndex> symbols = SymbolIndex::build(image, file.ok() ? &*file : nullptr, loaded);
   if (!symbols.ok()) return symbols.error();
   std::unique_ptr<ModuleNames> names(new ModuleNames(std::move(*symbols)));
   names->spell_sites(sites);

@@ -6,6 +6,8 @@
 #ifndef FPROBE_SRC_CORE_REGISTRY_MODULE_NAMES_H_
 #define FPROBE_SRC_CORE_REGISTRY_MODULE_NAMES_H_
 
+#include <errno.h>
+
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -21,10 +23,16 @@ namespace libfprobe::detail {
 
 struct SiteRecord;
 
+// A file that cannot be opened or mapped for want of something, as opposed to a file that is not there: to be reported,
+// or its names would seem unknown.
+[[nodiscard]] inline bool is_shortage(const Error& error) noexcept {
+  return error.code == ENOMEM || error.code == EMFILE || error.code == ENFILE;
+}
+
 class ModuleNames {
  public:
-  [[nodiscard]] static Result<std::unique_ptr<ModuleNames>> build(const LoadedImage& image,
-                                                                  std::span<SiteRecord> sites);
+  [[nodiscard]] static Result<std::unique_ptr<ModuleNames>> build(const LoadedImage& image, std::span<SiteRecord> sites,
+                                                                  std::span<const LoadedImage> loaded);
 
   [[nodiscard]] const SymbolIndex& symbols() const noexcept { return symbols_; }
 

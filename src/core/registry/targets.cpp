@@ -68,7 +68,7 @@ Result<Selection> sites_named(const ModuleSet& modules, std::string_view wanted)
     if (prefixed.has_module && !glob_match(prefixed.module, module->image().name) &&
         !glob_match(prefixed.module, module->image().soname))
       continue;
-    Result<ModuleNames*> names = module->names();
+    Result<ModuleNames*> names = modules.names(*module);
     if (!names.ok()) return names.error();
     (*names)->find(wanted, prefixed.name, name_of(*module), found);
   }
@@ -79,14 +79,19 @@ Result<Selection> sites_named(const ModuleSet& modules, std::string_view wanted)
 Error explain_name(const ModuleSet& modules, const char* wanted) {
   const Prefixed prefixed = split_module_prefix(wanted);
   for (const auto& module : modules.modules()) {
-    Result<ModuleNames*> names = module->names();
+    Result<ModuleNames*> names = modules.names(*module);
     if (!names.ok()) {
-      if (names.error().code == ENOMEM) return names.error();
+      if (is_shortage(names.error())) return names.error();
       continue;  // an unreadable library cannot be what keeps the name from being found
     }
     const FunctionName* const function = (*names)->find_function(wanted, prefixed.name, name_of(*module));
-    if (function == nullptr) continue;
     const char* const path = module->image().path.c_str();
+    if (function == nullptr) {
+      for (const char* const ifunc : (*names)->symbols().unbound_ifuncs())
+        if (prefixed.name == ifunc)
+          return make_error(ENOENT, "'%s' in %s is an IFUNC that nobody has bound yet: call it once", wanted, path);
+      continue;
+    }
     if (const char* const reason = module->refusal_at(function->address))
       return make_error(ENOENT, "'%s' in %s cannot be probed: %s", wanted, path, reason);
     return make_error(ENOENT, "'%s' in %s has no probe site: %s", wanted, path, kRemedy);
@@ -96,13 +101,13 @@ Error explain_name(const ModuleSet& modules, const char* wanted) {
 
 // --- addresses -------------------------------------------------------------------------------------------------------
 
-Error explain_address(Module* module, unsigned long address) {
+Error explain_address(const ModuleSet& modules, Module* module, unsigned long address) {
   if (module == nullptr) return make_error(ENOENT, "address %#lx lies in no loaded module", address);
   const char* const path = module->image().path.c_str();
   if (const char* const reason = module->refusal_at(address))
     return make_error(ENOENT, "the function at %#lx in %s cannot be probed: %s", address, path, reason);
-  Result<ModuleNames*> names = module->names();
-  if (!names.ok() && names.error().code == ENOMEM) return names.error();
+  Result<ModuleNames*> names = modules.names(*module);
+  if (!names.ok() && is_shortage(names.error())) return names.error();
   const FunctionName* const function = names.ok() ? (*names)->symbols().containing(address) : nullptr;
   if (function == nullptr)
     return make_error(ENOENT, "address %#lx in %s is neither a probe site nor a function's first byte", address, path);
@@ -122,7 +127,7 @@ Result<Selection> resolve(const ModuleSet& modules, const FilterTarget& target,
   Selection selection;
   for (const auto& module : modules.modules()) {
     if (module->sites().empty() || !filter->may_select_in(name_of(*module))) continue;
-    Result<ModuleNames*> names = module->names();
+    Result<ModuleNames*> names = modules.names(*module);
     if (!names.ok()) return names.error();
     (*names)->select(*filter, name_of(*module), selection);
   }
@@ -158,7 +163,7 @@ Result<Selection> resolve(const ModuleSet& modules, AddressesTarget target) {
       if (SiteRecord* const record = module->site_at(address)) selection.push_back(record);
       if (selection.size() == before) module->sites_of_function(address, selection);
     }
-    if (selection.size() == before) return explain_address(module, address);
+    if (selection.size() == before) return explain_address(modules, module, address);
   }
   make_unique(selection);
   return selection;
