@@ -5,9 +5,11 @@
 // difference under entry_ip. Filing is a lookup in a table that no longer changes and a few relaxed atomic adds, so any
 // number of threads may be inside. Times include callees, and what their probes cost.
 //
-//   function_latency [--all] [GoogleTest's own options]
+//   function_latency [--all] [--log <file for what the tests print>] [GoogleTest's own options]
+#include <fcntl.h>
 #include <fprobe/fprobe.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -65,6 +67,12 @@ struct Function {
   Counter entered{0}, returned{0}, unwound{0};
   std::atomic<std::uint64_t> total{0}, min{UINT64_MAX}, max{0};
   Histogram times;
+
+  [[nodiscard]] std::uint32_t left() const { return returned + unwound; }
+  // A bucket's middle may lie outside of what was seen.
+  [[nodiscard]] std::uint64_t quantile(double share) const {
+    return left() == 0 ? 0 : std::clamp(times.quantile(share, left()), min.load(), max.load());
+  }
 
   void file(std::uint64_t ns) {
     total.fetch_add(ns, std::memory_order_relaxed);
@@ -165,31 +173,30 @@ std::string human(std::uint64_t ns) {
   return text;
 }
 
-void print_table(std::vector<const Function*> functions, std::size_t limit) {
+void print_table(std::vector<const Function*> functions, bool all) {
   std::sort(functions.begin(), functions.end(),
             [](const Function* a, const Function* b) { return a->total.load() > b->total.load(); });
-  std::printf("\n%9s %7s %7s %9s %9s %9s %9s  %s\n", "calls", "missed", "thrown", "min", "median", "p99", "max",
+  const std::size_t rows = all ? functions.size() : std::min<std::size_t>(40, functions.size());
+  const std::size_t width = all ? std::string::npos : 100;
+  std::printf("\nBy total time; times include callees and what their probes cost.\n");
+  std::printf("%9s %7s %7s %9s %9s %9s %9s  %s\n", "calls", "missed", "thrown", "min", "median", "p99", "max",
               "function");
-  for (std::size_t i = 0; i < std::min(limit, functions.size()); ++i) {
+  for (std::size_t i = 0; i < rows; ++i) {
     const Function& f = *functions[i];
-    const std::uint32_t left = f.returned + f.unwound;
-    std::printf("%9u %7u %7u %9s %9s %9s %9s  %s\n", f.entered.load(), f.entered - left, f.unwound.load(),
-                human(left != 0 ? f.min.load() : 0).c_str(), human(f.times.quantile(0.5, left)).c_str(),
-                human(f.times.quantile(0.99, left)).c_str(), human(f.max.load()).c_str(), f.name.c_str());
+    const std::string name = f.name.size() <= width ? f.name : f.name.substr(0, width) + "...";
+    std::printf("%9u %7u %7u %9s %9s %9s %9s  %s\n", f.entered.load(), f.entered - f.left(), f.unwound.load(),
+                human(f.left() != 0 ? f.min.load() : 0).c_str(), human(f.quantile(0.5)).c_str(),
+                human(f.quantile(0.99)).c_str(), human(f.max.load()).c_str(), name.c_str());
   }
-  if (functions.size() > limit) std::printf("%9s and %zu more functions (--all)\n", "...", functions.size() - limit);
+  if (rows < functions.size()) std::printf("%9s and %zu more functions (--all)\n", "...", functions.size() - rows);
 }
 
 // Of the functions with enough calls to say something, the one with the highest median.
 const Function* slowest(const std::vector<const Function*>& functions) {
   const Function* result = nullptr;
-  std::uint64_t highest = 0;
   for (const Function* function : functions) {
-    const std::uint32_t left = function->returned + function->unwound;
-    const std::uint64_t median = function->times.quantile(0.5, left);
-    if (left < 100 || median <= highest) continue;
-    result = function;
-    highest = median;
+    if (function->left() < 100) continue;
+    if (result == nullptr || function->quantile(0.5) > result->quantile(0.5)) result = function;
   }
   return result;
 }
@@ -217,11 +224,43 @@ void print_misses(const fprobe& probe) {
               fprobe_missed(&probe, FPROBE_MISS_DROPPED), fprobe_missed(&probe, FPROBE_MISS_THREAD));
 }
 
+struct Options {
+  bool all = false;
+  const char* log = nullptr;
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--all") == 0) options.all = true;
+    if (std::strcmp(argv[i], "--log") == 0 && i + 1 < argc) options.log = argv[++i];
+  }
+  return options;
+}
+
+// The workload prints hundreds of failures it provokes: sends them to `log`, if one is named.
+int run_workload(const char* log) {
+  if (log == nullptr) return RUN_ALL_TESTS();
+  const int file = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  if (file < 0) return std::perror(log), 1;
+  std::fflush(stdout);
+  const int output = dup(STDOUT_FILENO);
+  const int errors = dup(STDERR_FILENO);
+  dup2(file, STDOUT_FILENO);
+  dup2(file, STDERR_FILENO);
+  const int failed = RUN_ALL_TESTS();
+  std::fflush(stdout);
+  dup2(output, STDOUT_FILENO);
+  dup2(errors, STDERR_FILENO);
+  std::printf("What the tests printed is in %s; GoogleTest says they %s.\n", log, failed == 0 ? "passed" : "FAILED");
+  return failed;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  const bool all = argc > 1 && std::strcmp(argv[1], "--all") == 0;
+  const Options options = parse(argc, argv);
 
   LatencyProbe latency;
   static_assert(offsetof(LatencyProbe, probe) == 0, "the handlers cast");
@@ -233,12 +272,12 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "register_fprobe: %s\n", fprobe_last_error());
     return 1;
   }
-  const int failed = RUN_ALL_TESTS();
+  const int failed = run_workload(options.log);
   unregister_fprobe(&latency.probe);
 
   const std::vector<const Function*> called = latency.functions.called();
-  std::printf("\n%d functions probed, %zu of them called.\n", count, called.size());
-  print_table(called, all ? called.size() : 40);
+  std::printf("%d functions probed, %zu of them called.\n", count, called.size());
+  print_table(called, options.all);
   if (const Function* function = slowest(called)) print_histogram(*function);
   print_misses(latency.probe);
   return failed;
