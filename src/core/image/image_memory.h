@@ -41,14 +41,14 @@ class ImageMemory {
 
   // Unsanitized: linker-made tables are nobody's objects.
   template <class T>
-  FPROBE_UNSANITIZED [[nodiscard]] bool read(std::uintptr_t address, T& value) const noexcept {
+  [[nodiscard]] FPROBE_UNSANITIZED bool read(std::uintptr_t address, T& value) const noexcept {
     if (!is_readable(address, sizeof value)) return false;
     __builtin_memcpy(&value, reinterpret_cast<const void*>(address), sizeof value);
     return true;
   }
 
   // A word that the dynamic linker may be binding at this moment: one load.
-  FPROBE_UNSANITIZED [[nodiscard]] bool read_word(std::uintptr_t address, std::uintptr_t& word) const noexcept {
+  [[nodiscard]] FPROBE_UNSANITIZED bool read_word(std::uintptr_t address, std::uintptr_t& word) const noexcept {
     if (address % alignof(std::uintptr_t) != 0) return read(address, word);
     if (!is_readable(address, sizeof word)) return false;
     // relaxed: the value is all that counts, the code it names was there before it.
