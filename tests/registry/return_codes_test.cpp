@@ -1,0 +1,260 @@
+// Return codes where several apply at once (the first row of the documented table wins), what makes a struct
+// registered, and the sentence of the last failure.
+#include <errno.h>
+#include <fprobe/fprobe.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "registry/process_text.h"
+#include "registry/victims.h"
+
+namespace {
+
+using fprobe_test::main_text;
+
+int on_entry(fprobe* fp, unsigned long, unsigned long, ftrace_regs*, void*);
+
+struct Probe : fprobe {
+  Probe() : fprobe{} { entry_handler = &on_entry; }
+  unsigned long entries = 0;
+};
+
+int on_entry(fprobe* fp, unsigned long, unsigned long, ftrace_regs*, void*) {
+  ++static_cast<Probe*>(fp)->entries;
+  return 0;
+}
+
+constexpr std::size_t kTooMuchData = MAX_FPROBE_DATA_SIZE + 1;
+const char* g_names[] = {"first_victim"};
+const char* g_unknown[] = {"no_such_function"};
+unsigned long g_nowhere[] = {0};
+
+// Every registering call with the same bad or good target.
+struct Call {
+  const char* name;
+  int (*valid)(fprobe*);
+  int (*no_target)(fprobe*);  // NULL for the filter, the array or the names
+  int (*bad_target)(fprobe*);
+  int bad_target_code;
+};
+const Call kCalls[] = {
+    {"register_fprobe", [](fprobe* fp) { return register_fprobe(fp, "first_victim", nullptr); },
+     [](fprobe* fp) { return register_fprobe(fp, nullptr, nullptr); },
+     [](fprobe* fp) { return register_fprobe(fp, "[", nullptr); }, -EINVAL},
+    {"register_fprobe_syms", [](fprobe* fp) { return register_fprobe_syms(fp, g_names, 1); },
+     [](fprobe* fp) { return register_fprobe_syms(fp, nullptr, 1); },
+     [](fprobe* fp) { return register_fprobe_syms(fp, g_unknown, 1); }, -ENOENT},
+    {"register_fprobe_ips",
+     [](fprobe* fp) {
+       unsigned long addresses[] = {reinterpret_cast<unsigned long>(&first_victim)};
+       return register_fprobe_ips(fp, addresses, 1);
+     },
+     [](fprobe* fp) { return register_fprobe_ips(fp, nullptr, 1); },
+     [](fprobe* fp) { return register_fprobe_ips(fp, g_nowhere, 1); }, -ENOENT},
+};
+
+class RegisterCodes : public ::testing::TestWithParam<Call> {
+ protected:
+  Probe probe_;
+};
+
+TEST_P(RegisterCodes, ANullStructComesBeforeEverything) {
+  EXPECT_EQ(GetParam().valid(nullptr), -EINVAL);
+  EXPECT_EQ(GetParam().no_target(nullptr), -EINVAL);
+  EXPECT_EQ(GetParam().bad_target(nullptr), -EINVAL);
+}
+
+TEST_P(RegisterCodes, ANullTargetComesBeforeRegisteredAlready) {
+  ASSERT_EQ(GetParam().valid(&probe_), 0) << fprobe_last_error();
+  EXPECT_EQ(GetParam().no_target(&probe_), -EINVAL);
+  EXPECT_EQ(unregister_fprobe(&probe_), 0);
+}
+
+TEST_P(RegisterCodes, RegisteredAlreadyComesBeforeTooMuchDataAndABadTarget) {
+  ASSERT_EQ(GetParam().valid(&probe_), 0) << fprobe_last_error();
+  probe_.entry_data_size = kTooMuchData;
+  EXPECT_EQ(GetParam().valid(&probe_), -EEXIST);
+  EXPECT_EQ(GetParam().bad_target(&probe_), -EEXIST);
+  probe_.entry_data_size = 0;
+  EXPECT_EQ(unregister_fprobe(&probe_), 0);
+}
+
+TEST_P(RegisterCodes, TooMuchDataComesBeforeABadTarget) {
+  probe_.entry_data_size = kTooMuchData;
+  EXPECT_EQ(GetParam().bad_target(&probe_), -E2BIG);
+  EXPECT_EQ(GetParam().valid(&probe_), -E2BIG);
+  probe_.entry_data_size = MAX_FPROBE_DATA_SIZE;
+  EXPECT_EQ(GetParam().valid(&probe_), 0) << fprobe_last_error();
+  EXPECT_EQ(unregister_fprobe(&probe_), 0);
+}
+
+TEST_P(RegisterCodes, ABadTargetIsRefusedWithASentenceAndNothingIsPatched) {
+  const std::string text = main_text();
+  EXPECT_EQ(GetParam().bad_target(&probe_), GetParam().bad_target_code);
+  EXPECT_STRNE(fprobe_last_error(), "");
+  EXPECT_FALSE(fprobe_is_registered(&probe_));
+  EXPECT_EQ(main_text(), text);
+  EXPECT_EQ(GetParam().valid(&probe_), 0) << fprobe_last_error();
+  EXPECT_EQ(unregister_fprobe(&probe_), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RegisterCodes, ::testing::ValuesIn(kCalls),
+                         [](const auto& param) { return std::string(param.param.name); });
+
+TEST(RegisterCodes, CountsThatAreNotPositiveAreInvalid) {
+  Probe probe;
+  unsigned long addresses[] = {reinterpret_cast<unsigned long>(&first_victim)};
+  for (const int count : {0, -1}) {
+    EXPECT_EQ(register_fprobe_syms(&probe, g_names, count), -EINVAL);
+    EXPECT_EQ(register_fprobe_ips(&probe, addresses, count), -EINVAL);
+  }
+  const char* with_null[] = {"first_victim", nullptr};
+  EXPECT_EQ(register_fprobe_syms(&probe, with_null, 2), -EINVAL);
+}
+
+TEST(RegisterCodes, WhatIsNotBuiltYetIsNotSupported) {
+  Probe probe;
+  probe.flags = FPROBE_FL_NEW_MODULES;
+  EXPECT_EQ(register_fprobe(&probe, "first_victim", nullptr), -EOPNOTSUPP);
+  EXPECT_EQ(fprobe_dump(2), -EOPNOTSUPP);
+  EXPECT_STRNE(fprobe_last_error(), "");
+}
+
+TEST(CountCodes, AreThoseOfRegister) {
+  EXPECT_EQ(fprobe_count_ips_from_filter("first_victim", nullptr), 1);
+  EXPECT_EQ(fprobe_count_ips_from_filter("first_victim", "first*"), -ENOENT);
+  EXPECT_EQ(fprobe_count_ips_from_filter(nullptr, nullptr), -EINVAL);
+  EXPECT_EQ(fprobe_count_ips_from_filter("", nullptr), -ENOENT);
+  EXPECT_EQ(fprobe_count_ips_from_filter("first_victim\\", nullptr), -EINVAL);
+  EXPECT_EQ(fprobe_count_ips_from_filter("first_victim", "["), -EINVAL);
+}
+
+TEST(ListCodes, PassTheFirstNonZeroAnswerOn) {
+  EXPECT_EQ(fprobe_for_each_site(nullptr, nullptr), -EINVAL);
+  unsigned calls = 0;
+  EXPECT_EQ(fprobe_for_each_site(
+                [](const fprobe_site*, void* argument) { return ++*static_cast<unsigned*>(argument) == 2 ? -17 : 0; },
+                &calls),
+            -17);
+  EXPECT_EQ(calls, 2u);
+}
+
+TEST(ListCodes, TheCallbackMayRegister) {
+  Probe probe;
+  EXPECT_EQ(fprobe_for_each_site(
+                [](const fprobe_site* site, void* argument) {
+                  if (std::strcmp(site->symbol, "first_victim") != 0) return 0;
+                  unsigned long ip = site->ip;
+                  return register_fprobe_ips(static_cast<Probe*>(argument), &ip, 1) == 0 ? 1 : -1;
+                },
+                &probe),
+            1);
+  EXPECT_EQ(first_victim(1), 2);
+  EXPECT_EQ(probe.entries, 1u);
+  EXPECT_EQ(unregister_fprobe(&probe), 0);
+}
+
+TEST(RestoreText, IsRefusedWhileAProbeIsRegisteredAndPutsTheCallsBack) {
+  Probe probe;
+  ASSERT_EQ(register_fprobe_syms(&probe, g_names, 1), 0) << fprobe_last_error();
+  EXPECT_EQ(fprobe_restore_text(), -EBUSY);
+  EXPECT_EQ(unregister_fprobe(&probe), 0);
+  const std::string idle = main_text();
+  EXPECT_EQ(fprobe_restore_text(), 0) << fprobe_last_error();
+  EXPECT_NE(main_text(), idle);
+  EXPECT_EQ(first_victim(1), 2);
+  ASSERT_EQ(register_fprobe_syms(&probe, g_names, 1), 0) << fprobe_last_error();
+  EXPECT_EQ(first_victim(1), 2);
+  EXPECT_EQ(probe.entries, 1u);
+  EXPECT_EQ(unregister_fprobe(&probe), 0);
+}
+
+TEST(Registered, ACopyOfARegisteredStructIsNot) {
+  Probe probe;
+  ASSERT_EQ(register_fprobe_syms(&probe, g_names, 1), 0) << fprobe_last_error();
+  Probe copy = probe;
+  EXPECT_FALSE(fprobe_is_registered(&copy));
+  EXPECT_EQ(unregister_fprobe(&copy), -EINVAL);
+  EXPECT_EQ(register_fprobe_syms(&copy, g_names, 1), 0) << fprobe_last_error();
+  EXPECT_EQ(first_victim(1), 2);
+  EXPECT_EQ(probe.entries, 1u);
+  EXPECT_EQ(copy.entries, 1u);
+  EXPECT_EQ(unregister_fprobe(&probe), 0);
+  EXPECT_TRUE(fprobe_is_registered(&copy));
+  EXPECT_EQ(unregister_fprobe(&copy), 0);
+}
+
+TEST(Registered, ACopyMadeBeforeUnregisterIsNotRegisteredByALaterUserOfTheSlot) {
+  Probe probe;
+  ASSERT_EQ(register_fprobe_syms(&probe, g_names, 1), 0) << fprobe_last_error();
+  Probe copy = probe;
+  EXPECT_EQ(unregister_fprobe(&probe), 0);
+  Probe other;
+  ASSERT_EQ(register_fprobe_syms(&other, g_names, 1), 0) << fprobe_last_error();
+  EXPECT_FALSE(fprobe_is_registered(&copy));
+  EXPECT_FALSE(fprobe_is_registered(&probe));
+  EXPECT_EQ(unregister_fprobe(&other), 0);
+}
+
+// 32 threads call `act` on one struct at the same moment; returns how often each code came.
+template <class Act>
+void expect_one_winner(const Act& act, int losers_code) {
+  constexpr int kThreads = 32;
+  std::barrier start(kThreads);
+  std::atomic<int> winners{0}, losers{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([&] {
+      start.arrive_and_wait();
+      const int code = act();
+      winners += code == 0 ? 1 : 0;
+      losers += code == losers_code ? 1 : 0;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(winners, 1);
+  EXPECT_EQ(losers, kThreads - 1);
+}
+
+TEST(Races, OfThirtyTwoThreadsThatRegisterOrUnregisterOneStructOneWins) {
+  Probe probe;
+  for (int round = 0; round < 20; ++round) {
+    expect_one_winner([&] { return register_fprobe_syms(&probe, g_names, 1); }, -EEXIST);
+    EXPECT_TRUE(fprobe_is_registered(&probe));
+    const bool waits = round % 2 == 0;
+    expect_one_winner([&] { return waits ? unregister_fprobe(&probe) : unregister_fprobe_async(&probe); }, -EINVAL);
+    EXPECT_FALSE(fprobe_is_registered(&probe));
+  }
+  EXPECT_EQ(fprobe_synchronize(), 0);
+}
+
+TEST(LastError, IsEmptyAtFirstBelongsToTheThreadAndOutlivesSuccess) {
+  const auto on_a_new_thread = [] {
+    EXPECT_STREQ(fprobe_last_error(), "");
+    Probe probe;
+    EXPECT_EQ(register_fprobe_syms(&probe, g_unknown, 1), -ENOENT);
+    EXPECT_NE(std::strstr(fprobe_last_error(), "no_such_function"), nullptr) << fprobe_last_error();
+    EXPECT_EQ(register_fprobe_syms(&probe, g_names, 1), 0);
+    EXPECT_EQ(unregister_fprobe(&probe), 0);
+    EXPECT_NE(std::strstr(fprobe_last_error(), "no_such_function"), nullptr) << fprobe_last_error();
+  };
+  std::thread(on_a_new_thread).join();
+  std::thread(on_a_new_thread).join();
+}
+
+TEST(LastError, OfVeryLongNamesIsCutNotTheCode) {
+  Probe probe;
+  const std::string long_name(10'000, 'x');
+  const char* names[] = {long_name.c_str()};
+  EXPECT_EQ(register_fprobe_syms(&probe, names, 1), -ENOENT);
+  EXPECT_GT(std::strlen(fprobe_last_error()), 100u);
+  EXPECT_EQ(register_fprobe(&probe, long_name.c_str(), long_name.c_str()), -ENOENT);
+}
+
+}  // namespace
