@@ -37,12 +37,6 @@ NearRange range_of(const CodeArea& area) {
   return {area.address(0), area.address(area.size())};
 }
 
-// A function of the program itself, so that the heap lies near.
-NearRange range_of_program() {
-  const auto here = reinterpret_cast<std::uintptr_t>(&range_of_program) & ~std::uintptr_t{4095};
-  return {here, here + 4096};
-}
-
 bool is_in_reach(std::uintptr_t a, std::uintptr_t b) {
   return (a > b ? a - b : b - a) < std::uintptr_t{1} << 31;
 }
@@ -58,23 +52,24 @@ TEST(MapNear, GivesWritableMemoryWithinReachOfBothEnds) {
   ::munmap(reinterpret_cast<void*>(*memory), 65536);
 }
 
-TEST(MapNear, NeverOverlapsTheModuleEvenInItsHoles) {
-  CodeArea module;
-  const NearRange range = range_of(module);
-  ::munmap(module.at(4096), 4096);
-  auto memory = map_near(range, 4096);
-  ASSERT_TRUE(memory.ok());
-  EXPECT_TRUE(*memory + 4096 <= range.low || *memory >= range.high);
-  ::munmap(reinterpret_cast<void*>(*memory), 4096);
+TEST(MapNear, RefusesAHoleOfTheModuleItselfEvenWhenItIsTheOnlyPlace) {
+  constexpr std::size_t kReserved = 6 * kGiB;
+  void* reserved = ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(reserved, MAP_FAILED);
+  const std::uintptr_t low = reinterpret_cast<std::uintptr_t>(reserved) + kReserved / 2;
+  ::munmap(reinterpret_cast<void*>(low + 4096), 4096);
+  EXPECT_EQ(map_near({low, low + 3 * 4096}, 4096).error().code, ENOSPC);  // unloading the module would unmap it
+  ::munmap(reserved, kReserved);
 }
 
 TEST(MapNear, LeavesTheHeapAGibibyteToGrow) {
-  const auto heap = reinterpret_cast<std::uintptr_t>(::sbrk(0));
-  for (int i = 0; i < 64; ++i) {  // until what lies below the program is likely used up, too
-    auto memory = map_near(range_of_program(), std::size_t{8} << 20);
-    if (!memory.ok()) break;
-    EXPECT_FALSE(*memory + (std::size_t{8} << 20) > heap && *memory < heap + kGiB) << std::hex << *memory;
-  }
+  const auto heap = reinterpret_cast<std::uintptr_t>(::sbrk(0)) & ~std::uintptr_t{4095};
+  const std::uintptr_t amid = heap + kGiB / 2;  // nothing is mapped here: the nearest free place is what we ask for
+  auto memory = map_near({amid, amid + 4096}, 4096);
+  ASSERT_TRUE(memory.ok());
+  EXPECT_TRUE(*memory + 4096 <= heap || *memory >= heap + kGiB) << std::hex << *memory;
+  EXPECT_TRUE(is_in_reach(*memory, amid));
+  ::munmap(reinterpret_cast<void*>(*memory), 4096);
 }
 
 TEST(MapNear, LeavesTheStackItsRoomToGrow) {
@@ -97,6 +92,48 @@ TEST(MapNear, ReportsNoRoomWhenNoPlaceReachesBothEnds) {
   ASSERT_FALSE(memory.ok());
   EXPECT_EQ(memory.error().code, ENOSPC);
   EXPECT_NE(std::string(memory.error().sentence).find("jump range"), std::string::npos);
+}
+
+TEST(MapNear, FindsTheOneHoleInReachAndReportsNoRoomAfterIt) {
+  constexpr std::size_t kReserved = 6 * kGiB, kHole = 65536;
+  void* reserved = ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(reserved, MAP_FAILED);
+  const auto start = reinterpret_cast<std::uintptr_t>(reserved);
+  const NearRange module{start + kReserved / 2, start + kReserved / 2 + 4096};
+  EXPECT_EQ(map_near(module, kHole).error().code, ENOSPC);
+  for (const std::uintptr_t hole : {module.low - kGiB, module.high + kGiB}) {
+    ::munmap(reinterpret_cast<void*>(hole), kHole);
+    EXPECT_EQ(map_near(module, kHole + 4096).error().code, ENOSPC);
+    auto memory = map_near(module, kHole);
+    ASSERT_TRUE(memory.ok()) << memory.error().sentence;
+    EXPECT_EQ(*memory, hole);
+    EXPECT_EQ(map_near(module, kHole).error().code, ENOSPC);
+  }
+  ::munmap(reserved, kReserved);
+}
+
+TEST(MapNear, TakesTheNearestOfSeveralHoles) {
+  constexpr std::size_t kReserved = 6 * kGiB;
+  void* reserved = ::mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(reserved, MAP_FAILED);
+  const auto start = reinterpret_cast<std::uintptr_t>(reserved);
+  const NearRange module{start + kReserved / 2, start + kReserved / 2 + 4096};
+  const std::uintptr_t nearest = module.low - kGiB / 4;
+  for (const std::uintptr_t hole : {module.low - kGiB, nearest, module.high + kGiB / 2}) {
+    ::munmap(reinterpret_cast<void*>(hole), 4096);
+  }
+  auto memory = map_near(module, 4096);
+  ASSERT_TRUE(memory.ok());
+  EXPECT_EQ(*memory, nearest);
+  ::munmap(reserved, kReserved);
+}
+
+TEST(MapNear, LooksHigherWhenTheKernelForbidsLowAddresses) {
+  CodeArea module;
+  const unsigned long before = sys::fault(sys::Call::kMmap).calls;
+  const InjectedFault fault(sys::Call::kMmap, EPERM);
+  EXPECT_EQ(map_near(range_of(module), 4096).error().code, ENOSPC);
+  EXPECT_GT(sys::fault(sys::Call::kMmap).calls - before, 1U);
 }
 
 TEST(MapNear, ReportsNoRoomWhenOthersTakeEveryPlaceFirst) {

@@ -79,9 +79,15 @@ TEST(ArmedForm, IsAJumpAtThePatchPlaceAndLeavesTheRest) {
   SiteBytes out{};
   arch::armed_bytes(0x1000, prefixed.shape, 0x1006 + 0x1020304, prefixed.bytes.data(), out.data());
   EXPECT_EQ(text(out, prefixed.shape), "67 e9 04 03 02 01");
-  const Flavour& got = flavours()[3];
-  arch::armed_bytes(0x1000, got.shape, 0x1005 - 0x1000, got.bytes.data(), out.data());
-  EXPECT_EQ(text(out, got.shape), "e9 00 f0 ff ff 00");
+}
+TEST(ArmedForm, HasBehindTheJumpWhatTheIdleFormHasThere) {
+  const SiteShape shape = flavours()[3].shape;
+  const Bytes original = {0xff, 0x15, 0xd0, 0xd1, 0xd2, 0xd3};
+  SiteBytes out{};
+  arch::armed_bytes(0x1000, shape, 0x1005 - 0x1000, original.data(), out.data());
+  EXPECT_EQ(text(out, shape), "e9 00 f0 ff ff 00");
+  arch::armed_bytes(0x1007, shape, 0x100c - 0x1000, original.data(), out.data());
+  EXPECT_EQ(text(out, shape), "e9 00 f0 ff ff d3");
 }
 
 TEST(ThunkPlace, MakesTheJumpsLowByteTheOneThatTheShortJumpHas) {

@@ -421,9 +421,11 @@ TEST_F(Poke, WithoutAnyBarrierNothingIsWrittenAndTheErrorSaysWhy) {
   EXPECT_FALSE(barrier_memory());
   EXPECT_FALSE(barrier_sync_core());
   EXPECT_FALSE(barriers_work());
+  const unsigned long protections = calls(sys::Call::kMprotect);
   const auto result = poke(Form::kIdle, Form::kArmed);
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, EPERM);
+  EXPECT_EQ(calls(sys::Call::kMprotect), protections);
   EXPECT_NE(std::string(result.error().sentence).find("membarrier"), std::string::npos);
   expect_all(Form::kIdle);
 }
