@@ -48,15 +48,15 @@
 namespace libfprobe::detail::arch {
 namespace {
 
-constexpr std::uint8_t kJmpRel32 = 0xe9;         // jmp rel32
-constexpr std::uint8_t kJmpRel8 = 0xeb;          // jmp rel8
-constexpr std::uint8_t kNop = 0x90;              // nop
-constexpr std::uint8_t kTestEaxImm32 = 0xa9;     // test $imm32,%eax
-constexpr std::uint8_t kGroup5 = 0xff;           // call *..., with kModRmCallRip
-constexpr std::uint8_t kModRmCallRip = 0x15;     // /2, disp32(%rip)
-constexpr std::uint8_t kTestRegMem = 0x85;       // test %reg,mem; with kModRmCallRip: %edx
-constexpr std::uint8_t kRexW = 0x48;             // with kCmpEaxImm32: cmp $imm32,%rax
-constexpr std::uint8_t kCmpEaxImm32 = 0x3d;      // cmp $imm32,%eax; as ModRM of kTestRegMem: %edi,disp32(%rip)
+constexpr std::uint8_t kJmpRel32 = 0xe9;      // jmp rel32
+constexpr std::uint8_t kJmpRel8 = 0xeb;       // jmp rel8
+constexpr std::uint8_t kNop = 0x90;           // nop
+constexpr std::uint8_t kTestEaxImm32 = 0xa9;  // test $imm32,%eax
+constexpr std::uint8_t kGroup5 = 0xff;        // call *..., with kModRmCallRip
+constexpr std::uint8_t kModRmCallRip = 0x15;  // /2, disp32(%rip)
+constexpr std::uint8_t kTestRegMem = 0x85;    // test %reg,mem; with kModRmCallRip: %edx
+constexpr std::uint8_t kRexW = 0x48;          // with kCmpEaxImm32: cmp $imm32,%rax
+constexpr std::uint8_t kCmpEaxImm32 = 0x3d;   // cmp $imm32,%eax; as ModRM of kTestRegMem: %edi,disp32(%rip)
 constexpr std::uint8_t kNop5Bytes[] = {0x0f, 0x1f, 0x44, 0x00, 0x00};        // nopl 0(%rax,%rax,1)
 constexpr std::uint8_t kNop6Bytes[] = {0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00};  // nopw 0(%rax,%rax,1)
 constexpr std::size_t kJmpRel32Length = 5;
@@ -86,69 +86,79 @@ std::uint8_t second_byte(std::uintptr_t ip, const SiteShape& shape) noexcept {
   return skip_of(shape);
 }
 
+// A site's bytes in a buffer that can be copied whole; what lies behind the site's length is of no meaning.
+struct Bytes {
+  std::uint8_t byte[2 * kMaxSiteLength]{};  // the second half: room for a copy from any offset
+};
+
+Bytes load(const SiteShape& shape, const std::uint8_t* from) noexcept {
+  Bytes bytes;
+  std::memcpy(bytes.byte, from, shape.length);
+  return bytes;
+}
+
 // A plan under construction: the site's bytes as the steps so far leave them.
 class Planner {
  public:
   Planner(const SiteShape& shape, const std::uint8_t* from, PokeSteps& steps) noexcept
-      : length_(shape.length), first_(shape.patch_offset), steps_(steps) {
-    std::memcpy(now_, from, length_);
+      : length_(shape.length), first_(shape.patch_offset), steps_(steps), now_(load(shape, from)) {
     steps_.count = 0;
   }
 
-  [[nodiscard]] std::uint8_t head(std::size_t index) const noexcept { return now_[first_ + index]; }
+  [[nodiscard]] std::uint8_t head(std::size_t index) const noexcept { return now_.byte[first_ + index]; }
 
   // One step each.  `go` leaves out what does not change; the range is as small as the change.
-  void go(const std::uint8_t* next) noexcept {
+  void go(const Bytes& next) noexcept {
     std::size_t begin = 0, end = length_;
-    while (begin < end && now_[begin] == next[begin]) ++begin;
-    while (end > begin && now_[end - 1] == next[end - 1]) --end;
+    while (begin < end && now_.byte[begin] == next.byte[begin]) ++begin;
+    while (end > begin && now_.byte[end - 1] == next.byte[end - 1]) --end;
     if (begin == end) return;
     PokeSteps::Step& step = steps_.steps[steps_.count++];
     step.offset = static_cast<std::uint8_t>(begin);
     step.length = static_cast<std::uint8_t>(end - begin);
-    std::memcpy(step.bytes, next + begin, end - begin);
-    std::memcpy(now_, next, length_);
+    std::memcpy(step.bytes, next.byte + begin, kMaxSiteLength);
+    now_ = next;
   }
   void set_first(std::uint8_t byte) noexcept { set_head(byte, head(1)); }
   void set_second(std::uint8_t byte) noexcept { set_head(head(0), byte); }
   void set_head(std::uint8_t byte0, std::uint8_t byte1) noexcept { go_behind(now_, byte0, byte1); }
   // To `to`, but with these bytes at the patch place.
-  void go_behind(const std::uint8_t* to, std::uint8_t byte0, std::uint8_t byte1) noexcept {
-    std::uint8_t next[kMaxSiteLength];
-    std::memcpy(next, to, length_);
-    next[first_] = byte0;
-    next[first_ + 1] = byte1;
+  void go_behind(const Bytes& to, std::uint8_t byte0, std::uint8_t byte1) noexcept {
+    Bytes next = to;
+    next.byte[first_] = byte0;
+    next.byte[first_ + 1] = byte1;
     go(next);
   }
 
  private:
   std::size_t length_, first_;
   PokeSteps& steps_;
-  std::uint8_t now_[kMaxSiteLength];
+  Bytes now_;
 };
 
 // Through the short jump.
-void plan_short_jump(Planner& plan, const SiteShape& shape, const std::uint8_t* to) noexcept {
+void plan_short_jump(Planner& plan, const SiteShape& shape, const Bytes& to) noexcept {
   plan.set_head(kJmpRel8, skip_of(shape));
   plan.go_behind(to, kJmpRel8, skip_of(shape));
   plan.go(to);
 }
 
 // Through `test $imm32,%eax`: single bytes only, for places of five bytes.
-void plan_test_immediate(Planner& plan, const SiteShape& shape, const std::uint8_t* to) noexcept {
+void plan_test_immediate(Planner& plan, const SiteShape& shape, const Bytes& to) noexcept {
   plan.set_first(kTestEaxImm32);
-  plan.go_behind(to, kTestEaxImm32, to[shape.patch_offset + 1]);
+  plan.go_behind(to, kTestEaxImm32, to.byte[shape.patch_offset + 1]);
   plan.go(to);
 }
 
 // Through `cmp $imm32,%rax`: single bytes only, for straddling `ff 15`.
-bool plan_compare_immediate(Planner& plan, const std::uint8_t* to) noexcept {
+bool plan_compare_immediate(Planner& plan, const Bytes& to) noexcept {
   if (plan.head(0) == kGroup5) {
     plan.set_first(kTestRegMem);
     plan.set_second(kCmpEaxImm32);
   }
-  const bool to_call = to[0] == kGroup5;
-  if (plan.head(1) != kCmpEaxImm32 || (!to_call && to[1] != kCmpEaxImm32)) return false;  // a thunk out of its place
+  const bool to_call = to.byte[0] == kGroup5;
+  const bool to_compare = to_call || to.byte[1] == kCmpEaxImm32;
+  if (plan.head(1) != kCmpEaxImm32 || !to_compare) return false;  // a thunk out of its place
   plan.set_first(kRexW);
   plan.go_behind(to, kRexW, kCmpEaxImm32);
   if (to_call) {
@@ -193,14 +203,15 @@ void armed_bytes(std::uintptr_t ip, const SiteShape& shape, std::uintptr_t thunk
   std::memcpy(place + 1, &displacement, sizeof displacement);
 }
 
-bool plan_poke(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to,
+bool plan_poke(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to_bytes,
                PokeSteps& steps) noexcept {
   Planner plan(shape, from, steps);
-  if (std::equal(from, from + shape.length, to)) return true;
+  const Bytes to = load(shape, to_bytes);
+  if (std::equal(from, from + shape.length, to_bytes)) return true;
   if (plan.head(0) == kNop && plan.head(1) == kNop) return false;  // a thread may stand on any of the single nops
 
   const std::uint8_t skip = skip_of(shape);
-  const bool single_bytes = plan.head(1) == skip && to[shape.patch_offset + 1] == skip;
+  const bool single_bytes = plan.head(1) == skip && to.byte[shape.patch_offset + 1] == skip;
   if (single_bytes || !is_straddling(ip, shape)) {
     plan_short_jump(plan, shape, to);
     return true;
@@ -216,7 +227,7 @@ void plan_poke_alone(const SiteShape& shape, const std::uint8_t* from, const std
                      PokeSteps& steps) noexcept {
   Planner plan(shape, from, steps);
   if (std::equal(from, from + shape.length, to)) return;
-  plan_short_jump(plan, shape, to);
+  plan_short_jump(plan, shape, load(shape, to));
 }
 
 ThunkPlace thunk_place(std::uintptr_t ip, const SiteShape& shape) noexcept {

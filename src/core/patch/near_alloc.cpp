@@ -26,7 +26,8 @@ namespace {
 
 constexpr std::size_t kFirstSlabSize = std::size_t{64} << 10;
 constexpr std::size_t kLargestSlabSize = std::size_t{1} << 20;
-constexpr std::size_t kDataSize = std::size_t{64} << 10;
+constexpr std::size_t kFirstDataSize = std::size_t{64} << 10;
+constexpr std::size_t kLargestDataSize = std::size_t{1} << 20;
 constexpr std::size_t kDataAlignment = 64;
 constexpr std::size_t kNowhere = SIZE_MAX;
 constexpr std::size_t kLowBits = 256;
@@ -161,7 +162,8 @@ Result<std::uintptr_t> ThunkArena::allocate_data(std::size_t size) {
   const MutexLock lock(mutex_);
   size = round_up(size, kDataAlignment);
   if (data_.empty() || data_.back().size - data_.back().used < size) {
-    const std::size_t mapped = round_up(std::max(size, kDataSize), arch::kPageSize);
+    const std::size_t next = data_.empty() ? kFirstDataSize : std::min(2 * data_.back().size, kLargestDataSize);
+    const std::size_t mapped = round_up(std::max(size, next), arch::kPageSize);
     if (auto room = reserve_one(data_); !room) return room.error();
     auto start = map_reachable(mapped);
     if (!start) return start;

@@ -138,6 +138,7 @@ class Batch {
       image = edit.image;
       arch::PokeSteps steps;
       edit.done = is_loaded && plan(edit, steps);
+      if (edit.done) step_count_ = std::max<unsigned>(step_count_, steps.count);
       if (edit.done || !is_loaded || is_forgiving()) continue;
       return make_error(EBUSY,
                         "the site at %s+0x%lx cannot be changed while other threads run: one of them may stand between "
@@ -227,8 +228,8 @@ class Batch {
   }
 
   Result<void> write() noexcept {
-    for (unsigned index = 0; index < arch::PokeSteps::kMaxSteps; ++index) {
-      if (!write_step(index)) break;
+    for (unsigned index = 0; index < step_count_; ++index) {
+      write_step(index);
       if (is_alone_ || barrier_sync_core()) continue;
       // Refused since barriers_work() looked.  One step alone is undone without a barrier: each CPU sees the old
       // instruction or the step's.  Later steps may be half seen: they stay, each is whole code of no effect.
@@ -238,18 +239,15 @@ class Batch {
     return {};
   }
 
-  // Writes the step of every edit that has so many; false when none has.
-  bool write_step(unsigned index) noexcept {
-    bool any = false;
+  // Writes the step of every edit that has so many.
+  void write_step(unsigned index) noexcept {
     arch::PokeSteps steps;
     for (const TextEdit& edit : edits_) {
       if (!edit.done || !plan(edit, steps) || index >= steps.count) continue;
       const arch::PokeSteps::Step& step = steps.steps[index];
       store(edit.ip + step.offset, step.bytes, step.length);
       arch::flush_instruction_cache(edit.ip + step.offset, step.length);
-      any = true;
     }
-    return any;
   }
 
   void undo_first_step() noexcept {
@@ -266,6 +264,7 @@ class Batch {
   PokeMode mode_;
   std::vector<PageRun>& runs_;
   bool is_alone_;
+  unsigned step_count_ = 0;  // the most that an edit needs
 };
 
 // Room for a run per page, made before any lock is taken: with the loader's lock held an allocator that unwinds its
