@@ -10,7 +10,8 @@
 //   need it handler frame    the hijacked function's caller catches: a zero-size frame has its caller's identity, so
 //   the unwinder
 //                    stops here: go on from the landing
-// Contexts are touched only through accessors on which libgcc and LLVM's libunwind agree (never _Unwind_GetGR of rsp).
+// Contexts are touched only through the calling unwinder's own accessors (unwinder.h), and only those on which libgcc
+// and LLVM's libunwind agree (never _Unwind_GetGR of rsp).
 #include <fprobe/fprobe.h>
 #include <unwind.h>
 
@@ -21,6 +22,7 @@
 #include "base/syscalls.h"
 #include "hot/hit.h"
 #include "hot/thread_state.h"
+#include "unwind/unwinder.h"
 
 namespace libfprobe::detail {
 namespace {
@@ -33,9 +35,9 @@ struct StubFrame {
 };
 
 // _Unwind_GetCFA of a zero-size frame is the stack pointer after the function's return.
-FPROBE_UNPROBED StubFrame find_frame(_Unwind_Context* context) noexcept {
-  const std::uintptr_t slot = _Unwind_GetCFA(context) - sizeof(std::uintptr_t);
-  ThreadState* owner = threads::at(arch::stub_index(_Unwind_GetIP(context)));
+FPROBE_UNPROBED StubFrame find_frame(const Unwinder& unwinder, _Unwind_Context* context) noexcept {
+  const std::uintptr_t slot = unwinder.get_cfa(context) - sizeof(std::uintptr_t);
+  ThreadState* owner = threads::at(arch::stub_index(unwinder.get_ip(context)));
   if (owner == nullptr) return {nullptr, nullptr, slot};
   if (owner != current_state()) return {owner, owner->shadow.find_foreign(slot), slot};
   // relaxed: own records.  A hint that was released since leads into the list of free ones: not from there.
@@ -72,15 +74,15 @@ FPROBE_UNPROBED void run_unwound_exits(ThreadState& self, StubFrame& frame) {
 }
 
 // The caller of the hijacked function catches: its records are over, the landing goes on in its name.
-FPROBE_UNPROBED _Unwind_Reason_Code land(ThreadState& self, const StubFrame& frame, _Unwind_Exception* exception,
-                                         _Unwind_Context* context) noexcept {
+FPROBE_UNPROBED _Unwind_Reason_Code land(ThreadState& self, const StubFrame& frame, const Unwinder& unwinder,
+                                         _Unwind_Exception* exception, _Unwind_Context* context) noexcept {
   const std::uintptr_t return_address = frame.record->return_address;
   for (FrameRecord* record = frame.record; record != nullptr;) {
     record = rare::finish(self, *frame.owner, record, frame.slot);
   }
-  _Unwind_SetGR(context, __builtin_eh_return_data_regno(0), reinterpret_cast<_Unwind_Word>(exception));
-  _Unwind_SetGR(context, __builtin_eh_return_data_regno(1), return_address);
-  _Unwind_SetIP(context, arch::landing_code());
+  unwinder.set_gr(context, __builtin_eh_return_data_regno(0), reinterpret_cast<_Unwind_Word>(exception));
+  unwinder.set_gr(context, __builtin_eh_return_data_regno(1), return_address);
+  unwinder.set_ip(context, arch::landing_code());
   return _URC_INSTALL_CONTEXT;
 }
 
@@ -122,13 +124,14 @@ extern "C" {
 // Personality of the return stubs.  (Not noexcept: a forced unwinding may act inside an exit handler.)
 __attribute__((visibility("hidden"))) FPROBE_UNPROBED _Unwind_Reason_Code fprobe_stub_personality(
     int, _Unwind_Action actions, _Unwind_Exception_Class, _Unwind_Exception* exception, _Unwind_Context* context) {
-  StubFrame frame = find_frame(context);
+  const Unwinder unwinder = unwinder_of(reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)));
+  StubFrame frame = find_frame(unwinder, context);
   if (frame.record == nullptr) return _URC_CONTINUE_UNWIND;
   ThreadState* self = current_state();
   frame.owner->shadow.header.hint = frame.record;
   if ((actions & _UA_CLEANUP_PHASE) == 0 || self == nullptr) return _URC_CONTINUE_UNWIND;
   run_unwound_exits(*self, frame);
-  if ((actions & _UA_HANDLER_FRAME) != 0) return land(*self, frame, exception, context);
+  if ((actions & _UA_HANDLER_FRAME) != 0) return land(*self, frame, unwinder, exception, context);
   return _URC_CONTINUE_UNWIND;
 }
 
