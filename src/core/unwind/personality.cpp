@@ -3,13 +3,11 @@
 //
 // A stub's frame has no code and no cleanup of its own, but the unwinder asks its personality before it evaluates the
 // frame's return-address expression:
-//   search phase     find the record once (going on from the last one found) and leave it in header.hint: the
-//   expression then
-//                    needs no walk, which keeps a throw through n frames linear
-//   cleanup phase    run the exit handlers (UNWOUND), mark the record done; it stays linked, since expressions still
-//   need it handler frame    the hijacked function's caller catches: a zero-size frame has its caller's identity, so
-//   the unwinder
-//                    stops here: go on from the landing
+//   search phase   find the record once (going on from the last one found) and leave it in header.hint: the expression
+//                  then needs no walk, which keeps a throw through n frames linear
+//   cleanup phase  run the exit handlers (UNWOUND), mark the record done; it stays linked, since expressions still need it
+//   handler frame  the hijacked function's caller catches: a zero-size frame has its caller's identity, so the unwinder
+//                  stops here: go on from the landing
 // Contexts are touched only through the calling unwinder's own accessors (unwinder.h), and only those on which libgcc
 // and LLVM's libunwind agree (never _Unwind_GetGR of rsp).
 #include <fprobe/fprobe.h>
