@@ -2,8 +2,8 @@
 //
 // A call is a site when a function starts so that the call is its first instruction, over endbr64 or a nested
 // function's push.  Only known starts decide, also whether a 67 or 90 in front of e8 belongs to the site: at a function
-// that mold relaxed it does, at a padded one it does not.  Where nobody knows a start (stripped code without unwind
-// tables) the bytes alone have to do.
+// that mold relaxed it does, at a padded one it does not.  Where nobody knows the functions (stripped code without
+// unwind tables) a start is inferred from the bytes, and only where functions are aligned to: data lies anywhere.
 #include "image/scan_state.h"
 
 namespace libfprobe::detail {
@@ -12,7 +12,11 @@ namespace {
 constexpr const char* kLegacyCall =
     "it is compiled with -pg alone, whose call comes after the prologue; recompile it with -pg -mfentry";
 constexpr const char* kLargeCall = "its profiling call is of -mcmodel=large; compile it without that option";
+constexpr const char* kUnknownStart =
+    "it has neither symbols nor an unwind table, so where it starts is unknown; link it without stripping";
 constexpr const char* kElsewhere = "it calls __fentry__ elsewhere than at its entry";
+
+constexpr std::uintptr_t kFunctionAlignment = 16;  // of gcc -O2 and clang
 
 struct Text {
   std::span<const std::byte> bytes;
@@ -49,7 +53,7 @@ class CallScan {
       if (read_at(text, at, at, bare)) {
         decide(text, choose(text, at, bare));
       } else if (is_large_call(text, at)) {
-        state_.refuse(text.start + at, state_.starts.last_before(text.start + at), kLargeCall);
+        refuse(text.start + at, kLargeCall);
       }
     }
   }
@@ -83,10 +87,9 @@ class CallScan {
   // The call with or without the byte in front of it.  Without known starts that byte is taken along unless the opcode
   // lies where functions are aligned to.
   [[nodiscard]] Reading choose(const Text& text, std::size_t opcode, const Reading& bare) const noexcept {
-    constexpr std::uintptr_t kAlignment = 16;
     Reading prefixed;
     if (bare.is_start_known || opcode == 0 || !read_at(text, opcode - 1, opcode, prefixed)) return bare;
-    const bool is_aligned = (text.start + bare.function) % kAlignment == 0;
+    const bool is_aligned = (text.start + bare.function) % kFunctionAlignment == 0;
     return prefixed.is_start_known || !is_aligned ? prefixed : bare;
   }
 
@@ -97,17 +100,23 @@ class CallScan {
 
   void decide(const Text& text, const Reading& reading) {
     const std::uintptr_t ip = text.start + reading.at;
-    if ((reading.calls & kFentryCall) == 0) {
-      state_.refuse(ip, state_.starts.last_before(ip), kLegacyCall);
+    if ((reading.calls & kFentryCall) == 0) return refuse(ip, kLegacyCall);
+
+    const std::uintptr_t function = text.start + reading.function;
+    const bool is_unknown = !state_.starts.is_complete() && !state_.starts.covers(ip);
+    if (reading.is_start_known || (is_unknown && function % kFunctionAlignment == 0)) {
+      state_.add(ip, function, FPROBE_SITE_FENTRY, reading.shape);
       return;
     }
-    const bool is_inferable = !state_.starts.is_complete() && !state_.starts.covers(ip);
-    if (reading.is_start_known || is_inferable) {
-      state_.add(ip, text.start + reading.function, FPROBE_SITE_FENTRY, reading.shape);
-      return;
-    }
-    const bool is_legacy_alias = (reading.calls & kMcountCall) != 0;
-    state_.refuse(ip, state_.starts.last_before(ip), is_legacy_alias ? kLegacyCall : kElsewhere);
+    if (is_unknown) return refuse(ip, kUnknownStart);
+    refuse(ip, (reading.calls & kMcountCall) != 0 ? kLegacyCall : kElsewhere);
+  }
+
+  // Outside all functions, when all are known, lies data.
+  void refuse(std::uintptr_t ip, const char* reason) {
+    const bool is_inside = state_.starts.covers(ip);
+    if (!is_inside && state_.starts.is_complete()) return;
+    state_.refuse(ip, is_inside ? state_.starts.last_before(ip) : ip, reason);
   }
 
   ScanState& state_;

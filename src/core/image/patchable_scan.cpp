@@ -1,8 +1,8 @@
 // Nops that compilers leave at function entries, and which of them are sites.
 //
 //   evidence   a section entry that names the function (after validation), or nops that only compilers write
-//              (arch::nop_origin), or any nops in a module that has such a section: gcc loses entries (one object's,
-//              when the linker discards a COMDAT), gold and mold too
+//              (arch::nop_origin).  Entries alone are not enough: gcc loses some (all of an object when the linker
+//              discards a COMDAT), gold and mold too; nor are any nops: assemblers align loops at an entry with them
 //   proof      decoded nops up to the site's end, and no jump of the function into the middle of the site
 //
 // An entry of __patchable_function_entries is the first nop: of a function that has some before its first byte
@@ -31,7 +31,7 @@ class PatchableScan {
       : state_(state), with_site_(with_site) {}
 
   void run() {
-    has_patchable_section_ = read_hints(kPatchableSection, &PatchableScan::take_patchable_entry);
+    read_hints(kPatchableSection, &PatchableScan::take_patchable_entry);
     read_hints(kMcountSection, &PatchableScan::take_mcount_entry);
     std::sort(patchable_.begin(), patchable_.end());
     auto with_site = with_site_.begin();  // both lists are sorted
@@ -42,20 +42,16 @@ class PatchableScan {
   }
 
  private:
-  // Hands the entries of every section of this name, as relocated in memory, to `take`; whether there was one.
-  bool read_hints(std::string_view name, void (PatchableScan::*take)(std::uintptr_t)) {
-    bool has_entry = false;
+  // Hands the entries of every section of this name, as relocated in memory, to `take`.
+  void read_hints(std::string_view name, void (PatchableScan::*take)(std::uintptr_t)) {
     for (const ElfSection& section : state_.file != nullptr ? state_.file->sections() : std::span<const ElfSection>{}) {
       if (section.name != name || (section.flags & SHF_ALLOC) == 0) continue;
       std::uintptr_t entry = 0;
       for (std::uint64_t at = 0; at + sizeof entry <= section.size; at += sizeof entry) {
         if (!state_.memory.read(section.address + state_.image.bias + at, entry)) break;
-        if (!state_.memory.is_code(entry)) continue;  // mold leaves zeros
-        (this->*take)(entry);
-        has_entry = true;
+        if (state_.memory.is_code(entry)) (this->*take)(entry);  // mold leaves zeros
       }
     }
-    return has_entry;
   }
 
   void take_patchable_entry(std::uintptr_t entry) {
@@ -115,7 +111,7 @@ class PatchableScan {
     }
 
     const arch::NopOrigin origin = arch::nop_origin(code.subspan(offset), shape);
-    if (!is_recorded && !has_patchable_section_ && origin == arch::NopOrigin::kUnknown) return;
+    if (!is_recorded && origin == arch::NopOrigin::kUnknown) return;
     if (!settle_length(function, ip, shape)) {
       state_.refuse(ip, function, kJumpedInto);
       return;
@@ -143,7 +139,6 @@ class PatchableScan {
   ScanState& state_;
   const std::vector<std::uintptr_t>& with_site_;
   std::vector<std::uintptr_t> patchable_;  // functions that __patchable_function_entries names; sorted after reading
-  bool has_patchable_section_ = false;
 };
 
 }  // namespace
