@@ -113,11 +113,12 @@ FPROBE_HOT EntryResult plant(ThreadState& self, const Site& site, FrameRecord* f
 FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const Site& site, ftrace_regs& regs) {
   int& target_errno = *self.errno_location;
   const int saved_errno = target_errno;
+  const std::uintptr_t outer_sp = guard.sp;
   guard.open(site, regs.sp);  // before the list is loaded: unregister waits for whoever is inside [GRACE]
   // acquire: pairs with the release in probe_lists::publish() [PUBLISH].
   const ProbeList* probes = site.probes.load(std::memory_order_acquire);
   if (probes == nullptr) [[unlikely]] {
-    guard.close();
+    guard.close(outer_sp);
     return {site.tail, 0};
   }
   tsan_acquire(probes);
@@ -155,7 +156,7 @@ FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const
     }
   }
   guard.frame = nullptr;
-  guard.close();
+  guard.close(outer_sp);
   target_errno = saved_errno;
   return result;
 }
@@ -184,6 +185,7 @@ FPROBE_HOT void leave_context(ThreadState& self, GuardEntry& guard, ThreadState&
   regs.return_address = regs.ip = frame.return_address;
   FrameRecord* record = &frame;
   do {
+    const std::uintptr_t outer_sp = guard.sp;
     guard.open(*record->site, regs.sp);
     guard.frame = record;
     guard.leaving = true;
@@ -192,7 +194,7 @@ FPROBE_HOT void leave_context(ThreadState& self, GuardEntry& guard, ThreadState&
     guard.frame = nullptr;
     *reinterpret_cast<std::uintptr_t*>(slot) = record->return_address;
     record = retire(owner, &owner == &self, record, slot);
-    guard.close();
+    guard.close(outer_sp);
   } while (record != nullptr);
   target_errno = saved_errno;
 }

@@ -46,6 +46,13 @@ struct GuardEntry {
     tsan_release(this);
     site.store(nullptr, std::memory_order_release);
   }
+  // The same where a signal handler's hit may have come between another hit's store of `sp` and that of `site`: what was
+  // there before goes back, or the interrupted hit would be open with this one's stack position.
+  void close(std::uintptr_t outer_sp) noexcept {
+    close();
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    sp = outer_sp;
+  }
   [[nodiscard]] bool is_open() const noexcept { return site.load(std::memory_order_relaxed) != nullptr; }
 };
 
