@@ -9,8 +9,9 @@ extern "C"
 #endif
     __attribute__((noinline)) int
     consumer_victim(int x);
+static volatile int factor = 2; /* else the compiler may call the function before or after it is probed */
 int consumer_victim(int x) {
-  return 2 * x;
+  return factor * x;
 }
 
 static int entries, exits, argument, result;
