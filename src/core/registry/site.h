@@ -15,6 +15,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "regs_offsets.h"  // from src/arch/<cpu>/
+
 namespace libfprobe::detail {
 
 struct SiteRecord;  // registry/module.h: everything of a site that no hit reads
@@ -62,8 +64,8 @@ struct alignas(64) Site {
   SiteRecord* record = nullptr;
 };
 
-// Offsets that entry.S uses; checked against regs_offsets.h by arch/<cpu>.
-inline constexpr std::size_t kSiteResumeOffset = offsetof(Site, resume);
+// Offsets that entry.S uses.
+static_assert(offsetof(Site, ip) == SITE_IP && offsetof(Site, resume) == SITE_RESUME);
 static_assert(sizeof(Site) == 64);
 
 }  // namespace libfprobe::detail
