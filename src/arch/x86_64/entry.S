@@ -77,5 +77,10 @@ fprobe_end fprobe_entry_code
 fprobe_function fprobe_skip_body
         .cfi_startproc
         ret
+        // As a return address (never executed): stands for the function in an unwinding that leaves an entry handler.
+        .globl  fprobe_unentered
+        .hidden fprobe_unentered
+fprobe_unentered:
+        int3
         .cfi_endproc
 fprobe_end fprobe_skip_body

@@ -3,18 +3,16 @@
 
 #include "base/arch.h"
 #include "base/attributes.h"
-#include "registry/site.h"
 #include "regs_offsets.h"
 
 extern "C" {
 __attribute__((visibility("hidden"))) extern const char fprobe_entry_code[];
 __attribute__((visibility("hidden"))) extern const char fprobe_skip_body[];
+__attribute__((visibility("hidden"))) extern const char fprobe_unentered[];
 __attribute__((visibility("hidden"))) extern const char fprobe_landing[];
 }
 
 namespace libfprobe::detail {
-
-static_assert(offsetof(Site, ip) == SITE_IP && offsetof(Site, resume) == SITE_RESUME);
 
 namespace arch {
 namespace {
@@ -33,6 +31,9 @@ std::uintptr_t entry_code() noexcept {
 }
 std::uintptr_t skip_body_code() noexcept {
   return address_of(fprobe_skip_body);
+}
+void hide_function(std::uintptr_t slot) noexcept {
+  *reinterpret_cast<std::uintptr_t*>(slot - sizeof(std::uintptr_t)) = address_of(fprobe_unentered);
 }
 std::uintptr_t landing_code() noexcept {
   return address_of(fprobe_landing);

@@ -159,6 +159,9 @@ void emit_entry_jump(std::uint8_t* out, std::uintptr_t entry) noexcept;
 [[nodiscard]] unsigned stub_index(std::uintptr_t pc) noexcept;
 // Where a hit goes on whose body is skipped: returns to the caller.
 [[nodiscard]] std::uintptr_t skip_body_code() noexcept;
+// An unwinding leaves an entry handler: its way from the entry code to the caller shall not lead through the function,
+// whose exception tables know nothing of its first instructions (a C++ personality would terminate).
+void hide_function(std::uintptr_t slot) noexcept;
 // Where the stub's personality sends an unwinding whose handler frame is the hijacked function's caller.
 [[nodiscard]] std::uintptr_t landing_code() noexcept;
 

@@ -56,9 +56,11 @@ FPROBE_UNPROBED void run_unwound_exits(ThreadState& self, StubFrame& frame) {
     regs.ip = regs.return_address = record->return_address;
     GuardEntry& guard = *self.context;
     if (!record->done && !guard.is_open()) {
+      record->done = true;  // before: a cancellation inside a handler passes this frame again
       const int saved_errno = *self.errno_location;
       guard.open(*record->site, regs.sp);
       guard.frame = nullptr;
+      guard.leaving = true;
       run_exits(guard, *record, regs);
       guard.close();
       *self.errno_location = saved_errno;
@@ -141,6 +143,7 @@ fprobe_handler_personality(int, _Unwind_Action actions, _Unwind_Exception_Class,
   if (self != nullptr && self->context->is_open()) {
     GuardEntry& guard = *self->context;
     if (guard.leaving && guard.frame != nullptr) guard.frame->done = true;  // its expression still leads to the caller
+    if (!guard.leaving) arch::hide_function(guard.sp);
     rare::abandon_context(*self);
   }
   return _URC_CONTINUE_UNWIND;
