@@ -65,9 +65,6 @@ Result<Selection> sites_named(const ModuleSet& modules, std::string_view wanted)
   Selection found;
   for (const auto& module : modules.modules()) {
     if (module->sites().empty()) continue;
-    if (prefixed.has_module && !glob_match(prefixed.module, module->image().name) &&
-        !glob_match(prefixed.module, module->image().soname))
-      continue;
     Result<ModuleNames*> names = modules.names(*module);
     if (!names.ok()) return names.error();
     (*names)->find(wanted, prefixed.name, name_of(*module), found);
