@@ -55,7 +55,7 @@ struct ShadowHeader {
   std::uintptr_t return_address = 0;
   std::uintptr_t slot = kDeadSlot;
   FrameRecord* top = nullptr;   // offset 16
-  FrameRecord* hint = nullptr;  // offset 24: where the last search of an unwinding ended
+  FrameRecord* hint = nullptr;  // offset 24: the newest record with its slot, or dead: where an unwinding is [HINT]
 };
 static_assert(offsetof(ShadowHeader, top) == 16 && offsetof(ShadowHeader, hint) == 24);
 
@@ -101,6 +101,7 @@ class ShadowStack {
     record->prev = header.top;
     std::atomic_signal_fence(std::memory_order_release);
     header.top = record;
+    header.hint = record;  // an older record at this slot, left by longjmp, must not answer an unwinder [HINT]
   }
   // Takes `record` out of the list, wherever it is.
   FPROBE_HOT void unlink(FrameRecord* record) noexcept {
@@ -134,6 +135,7 @@ class ShadowStack {
   [[nodiscard]] bool is_empty() const noexcept { return header.top == &bottom_; }
 
   std::atomic<std::uint32_t> finished_by_others{0};
+  std::uintptr_t unwinding = 0;  // personality.cpp: the pass that left its place in header.hint
 
  private:
   FPROBE_COLD FrameRecord* grow() noexcept;

@@ -32,17 +32,30 @@ struct StubFrame {
   std::uintptr_t slot;
 };
 
+// Names one pass over the frames: the exception (aligned), and which phase.
+FPROBE_UNPROBED std::uintptr_t pass_of(const _Unwind_Exception* exception, _Unwind_Action actions) noexcept {
+  return reinterpret_cast<std::uintptr_t>(exception) | ((actions & _UA_CLEANUP_PHASE) != 0 ? 1 : 0);
+}
+
+// Finds the newest record at the frame's slot, and leaves it in header.hint.  (Older ones at the same slot were left by
+// longjmp.)  The frames of one pass lie ever further out, so their records are ever older: the search goes on from the
+// last one found, if that is still linked.  Any push in between has made the new record the hint.
 // _Unwind_GetCFA of a zero-size frame is the stack pointer after the function's return.
-FPROBE_UNPROBED StubFrame find_frame(const Unwinder& unwinder, _Unwind_Context* context) noexcept {
+FPROBE_UNPROBED StubFrame find_frame(const Unwinder& unwinder, _Unwind_Context* context, std::uintptr_t pass) noexcept {
   const std::uintptr_t slot = unwinder.get_cfa(context) - sizeof(std::uintptr_t);
   ThreadState* owner = threads::at(arch::stub_index(unwinder.get_ip(context)));
   if (owner == nullptr) return {nullptr, nullptr, slot};
   if (owner != current_state()) return {owner, owner->shadow.find_foreign(slot), slot};
-  // relaxed: own records.  A hint that was released since leads into the list of free ones: not from there.
-  FrameRecord* from = owner->shadow.header.hint;
-  if (from->slot.load(std::memory_order_relaxed) == kDeadSlot) from = owner->shadow.top();
-  while (from != owner->shadow.bottom() && from->slot.load(std::memory_order_relaxed) != slot) from = from->prev;
-  if (from == owner->shadow.bottom()) from = owner->shadow.find(slot);
+  ShadowStack& shadow = owner->shadow;
+  FrameRecord* from = shadow.top();
+  const bool goes_on =
+      shadow.unwinding == pass && shadow.header.hint->slot.load(std::memory_order_relaxed) != kDeadSlot;
+  if (goes_on) from = shadow.header.hint;
+  while (from != shadow.bottom() && from->slot.load(std::memory_order_relaxed) != slot)
+    from = from->prev;  // own records
+  if (from == shadow.bottom()) from = goes_on ? shadow.find(slot) : nullptr;
+  shadow.unwinding = pass;
+  if (from != nullptr) shadow.header.hint = from;
   return {owner, from, slot};
 }
 
@@ -125,10 +138,9 @@ extern "C" {
 __attribute__((visibility("hidden"))) FPROBE_UNPROBED _Unwind_Reason_Code fprobe_stub_personality(
     int, _Unwind_Action actions, _Unwind_Exception_Class, _Unwind_Exception* exception, _Unwind_Context* context) {
   const Unwinder unwinder = unwinder_of(reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)));
-  StubFrame frame = find_frame(unwinder, context);
+  StubFrame frame = find_frame(unwinder, context, pass_of(exception, actions));
   if (frame.record == nullptr) return _URC_CONTINUE_UNWIND;
   ThreadState* self = current_state();
-  frame.owner->shadow.header.hint = frame.record;
   if ((actions & _UA_CLEANUP_PHASE) == 0 || self == nullptr) return _URC_CONTINUE_UNWIND;
   run_unwound_exits(*self, frame);
   if ((actions & _UA_HANDLER_FRAME) != 0) return land(*self, frame, unwinder, exception, context);
