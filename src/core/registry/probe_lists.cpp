@@ -14,7 +14,11 @@ namespace {
 // In memory a list is preceded by its count:   ListHeader | ProbeList | ListEntry × count
 struct alignas(ProbeList) ListHeader {
   std::size_t references = 0;
+  ListHeader *before = nullptr, *after = nullptr;
 };
+
+// All lists, chained: Sites lie in memory that leak checkers do not search.
+constinit ListHeader* g_lists = nullptr;
 
 ListHeader& header_of(const ProbeList* list) noexcept {
   return *(reinterpret_cast<ListHeader*>(const_cast<ProbeList*>(list)) - 1);
@@ -26,11 +30,17 @@ ProbeList* allocate_list(std::size_t entries) {
   void* const memory = sys::allocation_allowed() ? std::malloc(size) : nullptr;
   if (memory == nullptr) throw std::bad_alloc();
   auto* const header = new (memory) ListHeader;
+  header->after = g_lists;
+  if (g_lists != nullptr) g_lists->before = header;
+  g_lists = header;
   return new (header + 1) ProbeList;
 }
 
 void free_list(const ProbeList* list) noexcept {
-  std::free(&header_of(list));
+  ListHeader& header = header_of(list);
+  (header.before != nullptr ? header.before->after : g_lists) = header.after;
+  if (header.after != nullptr) header.after->before = header.before;
+  std::free(&header);
 }
 
 void append(ProbeList& list, const ListEntry& entry) noexcept {
