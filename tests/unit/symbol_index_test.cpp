@@ -34,12 +34,15 @@ thread_local int thread_object = 7;
 
 }  // namespace sample
 
+// Hidden symbols are local ones once linked.
+#define HIDDEN __attribute__((visibility("hidden")))
+
 extern "C" {
 __attribute__((noinline)) int sample_original(int value) noexcept {
   return value + sample::data_object + sample::thread_object;
 }
 int sample_alias(int) noexcept __attribute__((nothrow, alias("sample_original")));
-static int sample_local_alias(int) noexcept __attribute__((nothrow, alias("sample_original"), used));
+HIDDEN int sample_local_alias(int) noexcept __attribute__((nothrow, alias("sample_original")));
 
 __attribute__((noinline, used)) int sample_chosen(int value) {
   return value * 3;
@@ -48,15 +51,15 @@ __attribute__((noinline, used)) int sample_other(int value) {
   return value * 5;
 }
 using Sample = int(int);
-__attribute__((used)) static Sample* sample_resolver() {
+HIDDEN Sample* sample_resolver() {
   return sample::data_object == 8 ? sample_other : sample_chosen;
 }
-static Sample* never_called_resolver() {
+HIDDEN Sample* never_called_resolver() {
   return sample_other;
 }
 int sample_exported_ifunc(int) __attribute__((ifunc("sample_resolver")));
-static int sample_static_ifunc(int) __attribute__((ifunc("sample_resolver")));
-__attribute__((used)) static int sample_unused_ifunc(int) __attribute__((ifunc("never_called_resolver")));
+HIDDEN int sample_hidden_ifunc(int) __attribute__((ifunc("sample_resolver")));
+HIDDEN int sample_unused_ifunc(int) __attribute__((ifunc("never_called_resolver")));
 }
 
 // The program may write to this one, so it tells nothing about the IFUNC.
@@ -355,10 +358,10 @@ TEST_F(OwnSymbols, DataIsLeftOut) {
 }
 
 TEST_F(OwnSymbols, IfuncNamesStandAtTheChosenImplementation) {
-  EXPECT_EQ(sample_exported_ifunc(2) + sample_static_ifunc(2), 12);
+  EXPECT_EQ(sample_exported_ifunc(2) + sample_hidden_ifunc(2), 12);
   const std::vector<std::uintptr_t> chosen{address_of(sample_chosen)};
   EXPECT_EQ(bearers("sample_exported_ifunc"), chosen);
-  EXPECT_EQ(bearers("sample_static_ifunc"), chosen);
+  EXPECT_EQ(bearers("sample_hidden_ifunc"), chosen);
   EXPECT_STREQ(index_->names_at(chosen[0])[0].linkage, "sample_chosen") << "its own name comes first";
 }
 
