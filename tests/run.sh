@@ -28,7 +28,7 @@ configure() {
 compile_and_test() {
   local stage=$1
   shift
-  cmake --build "$build/$stage" || return 1
+  cmake --build "$build/$stage" -- -k 0 || return 1
   ctest --test-dir "$build/$stage" --output-on-failure --no-tests=error -j "$jobs" "$@"
 }
 
