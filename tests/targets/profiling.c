@@ -4,6 +4,12 @@
 #else
 #define BARE __attribute__((naked, no_instrument_function, patchable_function_entry(0, 0)))
 #endif
-BARE void __fentry__(void) { __asm__("ret"); }
-BARE void mcount(void) { __asm__("ret"); }
-BARE void _mcount(void) { __asm__("ret"); }
+BARE void __fentry__(void) {
+  __asm__("ret");
+}
+BARE void mcount(void) {
+  __asm__("ret");
+}
+BARE void _mcount(void) {
+  __asm__("ret");
+}

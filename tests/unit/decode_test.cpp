@@ -138,7 +138,7 @@ void compare(std::span<const std::byte> code, std::uintptr_t ip, Disagreements& 
 
 // What Capstone 4 lacks and the C library or libgcc has; nothing else may differ.
 bool is_unknown_to_capstone(const std::string& bytes) {
-  for (const char* known : {"0f 01 ee", "0f 01 ef",                        // rdpkru, wrpkru
+  for (const char* known : {"0f 01 ee", "0f 01 ef",                          // rdpkru, wrpkru
                             "f3 48 0f 1e", "f3 49 0f 1e", "f3 48 0f ae"}) {  // rdsspq, incsspq
     if (bytes.starts_with(known)) return true;
   }
