@@ -20,21 +20,21 @@ void collect_symbol_ranges(const LoadedImage& image, std::span<const ElfSymbol> 
 
 FunctionStarts FunctionStarts::collect(const LoadedImage& image, const ImageMemory& memory, const ElfImage* file) {
   FunctionStarts starts;
-  std::vector<FunctionRange>& ranges = starts.ranges_;
-  collect_unwind_ranges(image, memory, file, ranges);
-  const auto unwind_count = static_cast<std::ptrdiff_t>(ranges.size());
+  std::vector<FunctionRange> unwind, symbols;
+  collect_unwind_ranges(image, memory, file, unwind);
   if (file != nullptr) {
     starts.is_complete_ = !file->symtab().empty();
-    collect_symbol_ranges(image, starts.is_complete_ ? file->symtab() : file->dynsym(), ranges);
+    collect_symbol_ranges(image, starts.is_complete_ ? file->symtab() : file->dynsym(), symbols);
   }
   // Later duplicates are dropped, so the longer range of one start comes first.
   const auto is_before = [](const FunctionRange& a, const FunctionRange& b) {
     return a.start != b.start ? a.start < b.start : a.end > b.end;
   };
-  const auto symbols = ranges.begin() + unwind_count;
-  if (!std::is_sorted(ranges.begin(), symbols, is_before)) std::sort(ranges.begin(), symbols, is_before);
-  std::sort(symbols, ranges.end(), is_before);
-  std::inplace_merge(ranges.begin(), symbols, ranges.end(), is_before);
+  if (!std::is_sorted(unwind.begin(), unwind.end(), is_before)) std::sort(unwind.begin(), unwind.end(), is_before);
+  std::sort(symbols.begin(), symbols.end(), is_before);
+  std::vector<FunctionRange>& ranges = starts.ranges_;
+  ranges.resize(unwind.size() + symbols.size());
+  std::merge(unwind.begin(), unwind.end(), symbols.begin(), symbols.end(), ranges.begin(), is_before);
   ranges.erase(std::unique(ranges.begin(), ranges.end(),
                            [](const FunctionRange& a, const FunctionRange& b) { return a.start == b.start; }),
                ranges.end());

@@ -39,7 +39,10 @@ std::uint8_t find(std::span<const ProfilingFunction> list, std::uintptr_t addres
 ProfilingTargets ProfilingTargets::collect(const LoadedImage& image, const ImageMemory& memory, const ElfImage* file,
                                            std::span<const ProfilingFunction> known) {
   ProfilingTargets targets(memory);
-  for (const ProfilingFunction& function : known) targets.add_direct(function.address, function.calls);
+  for (const ProfilingFunction& function : known) {
+    // One in another module is called by name: through a word that a relocation binds.
+    if (image.contains(function.address)) targets.add_direct(function.address, function.calls);
+  }
   targets.collect_definitions(image, file);
   targets.functions_ = targets.direct_;
 
@@ -55,11 +58,6 @@ std::uint8_t ProfilingTargets::lookup(std::uintptr_t target, bool through_memory
   if (const std::uint8_t calls = find(words_, target)) return calls;
   std::uintptr_t value = 0;
   return memory_.read_word(target, value) ? find(functions_, value) : std::uint8_t{kNoProfilingCall};
-}
-
-bool ProfilingTargets::has_definition_in(const LoadedImage& image) const noexcept {
-  return std::any_of(functions_.begin(), functions_.end(),
-                     [&](const ProfilingFunction& function) { return image.contains(function.address); });
 }
 
 void ProfilingTargets::add_direct(std::uintptr_t address, std::uint8_t calls) {

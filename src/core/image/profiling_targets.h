@@ -36,7 +36,7 @@ class ProfilingTargets {
   // The module has a word bound to one of the names.
   [[nodiscard]] bool has_imports() const noexcept { return !words_.empty(); }
   // One of the functions lies in the module itself.
-  [[nodiscard]] bool has_definition_in(const LoadedImage& image) const noexcept;
+  [[nodiscard]] bool has_definitions() const noexcept { return !functions_.empty(); }
 
  private:
   explicit ProfilingTargets(const ImageMemory& memory) noexcept : memory_(memory) {}
@@ -48,7 +48,7 @@ class ProfilingTargets {
                         std::uint8_t calls);
 
   const ImageMemory& memory_;
-  std::vector<ProfilingFunction> functions_;  // definitions
+  std::vector<ProfilingFunction> functions_;  // definitions in the module
   std::vector<ProfilingFunction> words_;      // GOT words by name
   std::vector<ProfilingFunction> direct_;     // definitions and PLT slots, within [low_, high_]
   std::uintptr_t low_ = UINTPTR_MAX, high_ = 0;

@@ -15,7 +15,7 @@ namespace {
 // Most lists are in order already: a segment is searched from its front.
 template <class Range, class Less>
 void sort_if_needed(Range& range, Less less) {
-  if (!std::is_sorted(range.begin(), range.end(), less)) std::stable_sort(range.begin(), range.end(), less);
+  if (!std::is_sorted(range.begin(), range.end(), less)) std::sort(range.begin(), range.end(), less);
 }
 
 std::vector<std::uintptr_t> functions_with_site(const ScanResult& result) {
@@ -28,7 +28,7 @@ std::vector<std::uintptr_t> functions_with_site(const ScanResult& result) {
 
 // By ip, one site a place and a function, no refusal of a function that has one.
 void finish(ScanResult& result) {
-  const auto by_ip = [](const auto& a, const auto& b) { return a.ip < b.ip; };
+  const auto by_ip = [](const auto& a, const auto& b) { return a.ip != b.ip ? a.ip < b.ip : a.function < b.function; };
   sort_if_needed(result.sites, by_ip);
   const auto is_same = [](const FoundSite& a, const FoundSite& b) { return a.ip == b.ip || a.function == b.function; };
   result.sites.erase(std::unique(result.sites.begin(), result.sites.end(), is_same), result.sites.end());
@@ -72,7 +72,7 @@ bool may_have_sites(const LoadedImage& image, std::span<const ProfilingFunction>
   if (targets.has_imports()) return true;
   if (image.dynamic == 0 || image.eh_frame_hdr == 0) return true;  // memory alone does not tell its functions
   // A definition alone means nothing: libc has one.
-  if (targets.has_definition_in(image) && has_calls(image, memory, targets)) return true;
+  if (targets.has_definitions() && has_calls(image, memory, targets)) return true;
   return has_nops(memory, FunctionStarts::collect(image, memory, nullptr));
 }
 
