@@ -1,13 +1,13 @@
 // Somebody else's byte on a site (a debugger's breakpoint, a kernel uprobe): refused at register, left alone at
 // unregister.
 #include <errno.h>
+#include <fcntl.h>
 #include <fprobe/fprobe.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "registry/process_text.h"
 #include "registry/victims.h"
@@ -16,24 +16,31 @@ namespace {
 
 using fprobe_test::main_text;
 
+// Reads and writes text as a debugger does, without asking for its protection.
+unsigned char byte_at(unsigned long place) {
+  unsigned char byte = 0;
+  const int memory = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+  EXPECT_EQ(pread(memory, &byte, 1, static_cast<off_t>(place)), 1);
+  close(memory);
+  return byte;
+}
+void write_byte(unsigned long place, unsigned char byte) {
+  const int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+  EXPECT_EQ(pwrite(memory, &byte, 1, static_cast<off_t>(place)), 1);
+  close(memory);
+}
+
+constexpr unsigned char kInt3 = 0xcc;
+
 class Breakpoint {
  public:
-  explicit Breakpoint(unsigned long place)
-      : place_(reinterpret_cast<volatile unsigned char*>(place)), before_(*place_) {
-    write(kInt3);
-  }
-  ~Breakpoint() { write(before_); }
+  explicit Breakpoint(unsigned long place) : place_(place), before_(byte_at(place)) { write_byte(place_, kInt3); }
+  ~Breakpoint() { write_byte(place_, before_); }
+  Breakpoint(const Breakpoint&) = delete;
+  Breakpoint& operator=(const Breakpoint&) = delete;
 
  private:
-  static constexpr unsigned char kInt3 = 0xcc;
-  void write(unsigned char byte) const {
-    const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-    void* const start = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(place_) & ~(page - 1));
-    EXPECT_EQ(mprotect(start, page, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
-    *place_ = byte;
-    EXPECT_EQ(mprotect(start, page, PROT_READ | PROT_EXEC), 0);
-  }
-  volatile unsigned char* place_;
+  unsigned long place_;
   unsigned char before_;
 };
 
@@ -61,7 +68,7 @@ unsigned long site_of(const char* symbol) {
 }
 unsigned long patched_byte_of(const char* symbol) {
   const unsigned long ip = site_of(symbol);
-  const unsigned char first = *reinterpret_cast<const unsigned char*>(ip);
+  const unsigned char first = byte_at(ip);
   const bool has_prefix = first == 0x67 || first == 0x90;  // addr32 or nop in front of what was a call
   return has_prefix ? ip + 1 : ip;
 }
@@ -98,9 +105,10 @@ TEST_F(ForeignBytes, RefuseARegistrationWithASentenceAndLeaveAllTextAlone) {
 TEST_F(ForeignBytes, StayAtUnregisterAndTheSiteIsTidiedUpLater) {
   ASSERT_EQ(attach(), 0) << fprobe_last_error();
   {
-    const Breakpoint breakpoint(patched_byte_of("second_victim"));
+    const unsigned long place = patched_byte_of("second_victim");
+    const Breakpoint breakpoint(place);
     EXPECT_EQ(unregister_fprobe(&probe_), 0);
-    EXPECT_EQ(*reinterpret_cast<const unsigned char*>(patched_byte_of("second_victim")), 0xcc);
+    EXPECT_EQ(byte_at(place), kInt3);
     EXPECT_EQ(first_victim(1) + third_victim(1), 6);
   }
   // The debugger wrote our jump back: the site is armed with an empty list.
