@@ -4,7 +4,9 @@
 #include <fprobe/fprobe.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "base/syscalls.h"
 #include "registry/registry.h"
@@ -211,6 +213,30 @@ TEST(Modules, LoadingAndUnloadingProbedModulesGivesTheirThunksMemoryBack) {
     if (round == 10) warm = mappings();
   }
   EXPECT_LE(mappings(), warm);
+}
+
+TEST(Modules, ComeAndGoWhileOtherThreadsRegisterAndCall) {
+  std::atomic<bool> stop{false};
+  std::atomic<unsigned long> calls{0}, wrong{0}, attached{0};
+  std::thread caller([&] {
+    for (long x = 0; !stop; ++x, ++calls) wrong += first_victim(x) != x + 1 ? 1 : 0;
+  });
+  std::thread registrar([&] {
+    while (!stop) {
+      Probe probe;
+      if (register_fprobe(&probe, "first_victim,plugin_*", nullptr) != 0) ++wrong;
+      if (unregister_fprobe(&probe) != 0) ++wrong;
+      ++attached;
+    }
+  });
+  for (int round = 0; round < 300 || attached < 50 || calls < 1'000; ++round) {
+    const Plugin plugin(1 + round % 2);
+    for (long x = 0; x < 20; ++x) wrong += plugin.call(x) != x * 10 + 1 + round % 2 ? 1 : 0;
+  }
+  stop = true;
+  caller.join();
+  registrar.join();
+  EXPECT_EQ(wrong, 0u);
 }
 
 }  // namespace

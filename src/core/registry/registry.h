@@ -5,8 +5,9 @@
 //   detach:  lock ─ raise the generation ─ new lists published ─ poke (disarm) ─ unlock ─ barrier ─ wait ─ free
 //
 // Sites are armed before a list is published: a hit with no list runs the function untouched, so a refused poke leaves
-// nothing behind.  Lock order: loader -> registry -> text_poke -> near_alloc.  Under the registry mutex never dlopen,
-// dlsym, dladdr.
+// nothing behind.  Lock order: loader (dlopen) -> registry -> the loader's list of modules (dl_iterate_phdr) -> text_poke
+// -> near_alloc.  Under the registry mutex never dlopen, dlsym, dladdr; inside a dl_iterate_phdr callback of the
+// program's own never register.
 #ifndef FPROBE_SRC_CORE_REGISTRY_REGISTRY_H_
 #define FPROBE_SRC_CORE_REGISTRY_REGISTRY_H_
 
