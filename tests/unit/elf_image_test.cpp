@@ -312,6 +312,10 @@ TEST(ElfImageRefusal, WildSymbolTablesAreRefused) {
   damaged = builder;
   std::memset(damaged.section(table).bytes.data() + sizeof(Elf64_Sym), 0x7f, 4);
   expect_refused(damaged, "name lies outside");
+  damaged = builder;
+  const auto just_outside = static_cast<std::uint32_t>(builder.section(1).bytes.size());
+  std::memcpy(damaged.section(table).bytes.data() + sizeof(Elf64_Sym), &just_outside, sizeof just_outside);
+  expect_refused(damaged, "name lies outside");
 }
 
 TEST(ElfImageRefusal, OverlappingSectionsAreHarmless) {

@@ -54,16 +54,21 @@ using Sample = int(int);
 HIDDEN Sample* sample_resolver() {
   return sample::data_object == 8 ? sample_other : sample_chosen;
 }
+HIDDEN Sample* sample_pointed_resolver() {
+  return sample_resolver();
+}
 HIDDEN Sample* never_called_resolver() {
   return sample_other;
 }
 int sample_exported_ifunc(int) __attribute__((ifunc("sample_resolver")));
 HIDDEN int sample_hidden_ifunc(int) __attribute__((ifunc("sample_resolver")));
+HIDDEN int sample_pointed_ifunc(int) __attribute__((ifunc("sample_pointed_resolver")));
 HIDDEN int sample_unused_ifunc(int) __attribute__((ifunc("never_called_resolver")));
 }
 
-// The program may write to this one, so it tells nothing about the IFUNC.
+// The program may write to these, so they tell nothing about the IFUNCs.
 Sample* sample_pointer = sample_exported_ifunc;
+Sample* sample_only_pointer = sample_pointed_ifunc;
 
 asm(R"(
   .pushsection .text
@@ -366,11 +371,15 @@ TEST_F(OwnSymbols, IfuncNamesStandAtTheChosenImplementation) {
 }
 
 TEST_F(OwnSymbols, IfuncPointerThatTheProgramChangedTellsNothing) {
-  Sample* const before = sample_pointer;
-  sample_pointer = sample_other;
+  Sample* const before[] = {sample_pointer, sample_only_pointer};
+  sample_pointer = sample_only_pointer = sample_other;
   SetUpTestSuite();
-  EXPECT_EQ(bearers("sample_exported_ifunc"), (std::vector<std::uintptr_t>{address_of(sample_chosen)}));
-  sample_pointer = before;
+  const std::uintptr_t chosen = address_of(sample_chosen);
+  EXPECT_EQ(bearers("sample_exported_ifunc"), (std::vector<std::uintptr_t>{chosen}));
+  // Where the linker made no other word for it, it is not to be told.
+  for (const std::uintptr_t address : bearers("sample_pointed_ifunc")) EXPECT_EQ(address, chosen);
+  sample_pointer = before[0];
+  sample_only_pointer = before[1];
 }
 
 TEST_F(OwnSymbols, IfuncThatNobodyBoundHasNoAddress) {

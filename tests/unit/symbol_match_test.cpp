@@ -205,6 +205,7 @@ TEST(Filter, BracketThatIsNeverClosedHoldsNothing) {
   EXPECT_TRUE(selects("f(*,g", "g"));
   EXPECT_TRUE(selects("f(*,g<a, b>,h", "g<a, b>"));
   EXPECT_TRUE(selects("f),g", "g"));
+  EXPECT_TRUE(selects("f(a<b),g)", "g)")) << "the '<' ends with the bracket around it";
 }
 
 TEST(Filter, BracketsAfterOperatorOpenNothing) {
