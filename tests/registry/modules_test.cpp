@@ -51,7 +51,7 @@ struct Probe : fprobe {
       ++static_cast<Probe*>(fp)->exits;
     };
   }
-  unsigned long entries = 0, exits = 0;
+  std::atomic<unsigned long> entries{0}, exits{0};
 };
 
 int attach(Probe& probe, const char* name) {
