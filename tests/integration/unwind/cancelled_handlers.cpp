@@ -1,0 +1,157 @@
+// A cancellation that acts inside a handler unwinds through the handler and the probed function, as it would through the
+// function alone.  Without probes the function itself blocks where the handler does with them.
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <stdexcept>
+
+#include "blocking.h"
+#include "scenario.h"
+
+namespace {
+
+enum class Where { kEntry, kExit, kUnwoundExit };
+Where g_where;
+thread_local bool t_blocks = false;  // on the thread to be cancelled, until it was
+
+std::atomic<int> g_entries{0};
+std::atomic<int> g_exits{0};
+std::atomic<int> g_unwound{0};
+
+// Blocks once if this is the place.
+void block_here(Where where) {
+  if (!t_blocks || g_where != where) return;
+  t_blocks = false;
+  wait_for_a_byte();
+}
+
+}  // namespace
+
+namespace victim {
+
+// In the function's own body the places are where the handlers would be.
+VICTIM void target(bool throws) {
+  CALLED();
+  if (!scenario::is_probed) block_here(Where::kEntry);
+  if (!scenario::is_probed) block_here(Where::kExit);
+  if (!scenario::is_probed) block_here(Where::kUnwoundExit);
+  if (throws) throw std::runtime_error("never caught: the cancellation comes first");
+  RETURNED();
+}
+
+VICTIM void caller(bool throws) {
+  CALLED();
+  target(throws);
+  RETURNED();
+}
+
+}  // namespace victim
+
+namespace {
+
+int on_entry(fprobe*, unsigned long, unsigned long, ftrace_regs*, void*) {
+  ++g_entries;
+  block_here(Where::kEntry);
+  return 0;
+}
+
+void on_exit(fprobe*, unsigned long, unsigned long, ftrace_regs* regs, void*) {
+  ++g_exits;
+  const bool unwound = fprobe_exit_reason(regs) == FPROBE_EXIT_UNWOUND;
+  g_unwound += unwound;
+  block_here(unwound ? Where::kUnwoundExit : Where::kExit);
+}
+
+fprobe g_probe{};
+
+void register_probe() {
+  if (!scenario::is_probed) return;
+  g_probe.entry_handler = on_entry;
+  g_probe.exit_handler = on_exit;
+  const char* name = "victim::target";
+  CHECK(register_fprobe_syms(&g_probe, &name, 1) == 0);
+}
+
+void expect(int entries, int exits, int unwound) {
+  if (!scenario::is_probed) return;
+  if (g_entries != entries || g_exits != exits || g_unwound != unwound) {
+    std::fprintf(stderr, "%d entries, %d exits, %d unwound; expected %d, %d, %d\n", g_entries.load(), g_exits.load(),
+                 g_unwound.load(), entries, exits, unwound);
+    std::abort();
+  }
+}
+
+void clean_up(void*) {
+  std::printf("clean-up\n");
+  victim::target(false);  // a hit of the thread that is being cancelled
+}
+
+void* run_without_clean_up(void* throws) {
+  t_blocks = true;
+  announce();
+  try {
+    victim::caller(throws != nullptr);
+  } catch (const std::exception&) {
+    std::printf("not reached\n");
+  }
+  return nullptr;
+}
+
+void* run_with_clean_up(void* throws) {
+  pthread_cleanup_push(clean_up, nullptr);
+  run_without_clean_up(throws);
+  pthread_cleanup_pop(0);
+  return nullptr;
+}
+
+void* run_target(void*) {
+  victim::target(false);
+  return nullptr;
+}
+
+// Cancels a thread that blocks at `where`.  While it blocks and after it is gone, hits of other threads fire, and their
+// number is exact; unregister_fprobe returns.
+void cancel_at(Where where, void* (*body)(void*), int entries, int exits, int unwound) {
+  CHECK(pipe(g_pipe) == 0);
+  g_where = where;
+  register_probe();
+  const pthread_t thread = start(body, where == Where::kUnwoundExit ? &g_where : nullptr);
+  wait_until_blocked();
+  victim::target(false);
+  CHECK(pthread_cancel(thread) == 0);
+  CHECK(join(thread) == PTHREAD_CANCELED);
+  expect(entries + 1, exits + 1, unwound);
+  victim::target(false);
+  CHECK(join(start(run_target)) == nullptr);
+  expect(entries + 3, exits + 3, unwound);
+  if (scenario::is_probed) CHECK(unregister_fprobe(&g_probe) == 0);
+  victim::target(false);
+  expect(entries + 3, exits + 3, unwound);
+  if (scenario::is_probed) CHECK(g_probe.nmissed == 0);
+}
+
+}  // namespace
+
+SCENARIO(CancellationActsInsideAnEntryHandler, kOwnChecks) {
+  cancel_at(Where::kEntry, run_without_clean_up, 1, 0, 0);
+}
+
+SCENARIO(CancellationActsInsideAnExitHandler, kOwnChecks) {
+  cancel_at(Where::kExit, run_without_clean_up, 1, 1, 0);
+}
+
+CLEAN_UP_SCENARIO(CancellationActsInsideAnEntryHandlerAndCleanUpsRun, kOwnChecks) {
+  cancel_at(Where::kEntry, run_with_clean_up, 2, 1, 0);
+}
+
+CLEAN_UP_SCENARIO(CancellationActsInsideAnExitHandlerAndCleanUpsRun, kOwnChecks) {
+  cancel_at(Where::kExit, run_with_clean_up, 2, 2, 0);
+}
+
+CLEAN_UP_SCENARIO(CancellationActsInsideTheExitHandlerOfAnUnwoundCall, kOwnChecks) {
+  cancel_at(Where::kUnwoundExit, run_with_clean_up, 2, 2, 1);
+}
