@@ -104,24 +104,40 @@ class Collector {
   Candidates found_;
 };
 
-// .dynsym repeats what .symtab has: a name twice at one address is one name, of the better rank and the larger size.
-void sort_and_unite(std::vector<Candidate>& functions) {
-  std::sort(functions.begin(), functions.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.address, a.name, a.rank) < std::tie(b.address, b.name, b.rank);
-  });
-  std::size_t kept = 0;
-  for (const Candidate& candidate : functions) {
-    Candidate* last = kept == 0 ? nullptr : &functions[kept - 1];
-    if (last != nullptr && last->address == candidate.address && last->name == candidate.name) {
-      last->size = std::max(last->size, candidate.size);
+// The names of one address: .dynsym repeats what .symtab has, so a name twice is one name, of the better rank and the
+// larger size.  Returns the end of what is left.
+std::vector<Candidate>::iterator unite_group(std::vector<Candidate>::iterator first,
+                                             std::vector<Candidate>::iterator last) {
+  if (last - first == 1) return last;
+  std::sort(first, last,
+            [](const Candidate& a, const Candidate& b) { return std::tie(a.name, a.rank) < std::tie(b.name, b.rank); });
+  auto end = first + 1;
+  for (auto at = end; at != last; ++at) {
+    Candidate& kept = *(end - 1);
+    if (at->name == kept.name) {
+      kept.size = std::max(kept.size, at->size);
       continue;
     }
-    functions[kept++] = candidate;
+    *end++ = *at;
   }
-  functions.resize(kept);
-  std::sort(functions.begin(), functions.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tie(a.address, a.rank, a.name) < std::tie(b.address, b.rank, b.name);
-  });
+  std::sort(first, end,
+            [](const Candidate& a, const Candidate& b) { return std::tie(a.rank, a.name) < std::tie(b.rank, b.name); });
+  return end;
+}
+
+void sort_and_unite(std::vector<Candidate>& functions) {
+  std::sort(functions.begin(), functions.end(),
+            [](const Candidate& a, const Candidate& b) { return a.address < b.address; });
+  auto out = functions.begin();
+  for (auto first = functions.begin(); first != functions.end();) {
+    const std::uintptr_t address = first->address;
+    const auto last =
+        std::find_if(first, functions.end(), [address](const Candidate& c) { return c.address != address; });
+    const auto end = unite_group(first, last);
+    out = out == first ? end : std::move(first, end, out);
+    first = last;
+  }
+  functions.erase(out, functions.end());
 }
 
 // A size-0 symbol takes its size from an alias, else reaches to the next function or to its segment's end.
