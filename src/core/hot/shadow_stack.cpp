@@ -22,6 +22,7 @@ void ShadowStack::prepare(std::uintptr_t records, std::size_t frames, std::uintp
                           std::uintptr_t blocks_end) noexcept {
   bottom_.slot.store(kBottomSlot, std::memory_order_relaxed);  // not shared yet
   header.top = header.hint = &bottom_;
+  first_record_ = records;
   next_record_.store(records, std::memory_order_relaxed);  // not shared yet
   records_end_ = records + frames * sizeof(FrameRecord);
   next_block_.store(blocks, std::memory_order_relaxed);

@@ -111,6 +111,10 @@ class ShadowStack {
     }
     unlink_inner(record);
   }
+  // The same where the next newer record is known (null: there is none).
+  void unlink_after(FrameRecord* newer, FrameRecord* record) noexcept {
+    (newer == nullptr ? header.top : newer->prev) = record->prev;
+  }
   // The newest record with this slot, null if none.  For another thread's stack: `find_foreign`.
   [[nodiscard]] FPROBE_HOT FrameRecord* find(std::uintptr_t slot) const noexcept {
     FrameRecord* record = header.top;
@@ -127,7 +131,11 @@ class ShadowStack {
   // True when records at or below `slot` want a look (left by longjmp), or other threads finished frames of ours.
   [[nodiscard]] FPROBE_HOT bool wants_sweep(std::uintptr_t slot) const noexcept {
     return header.top->slot.load(std::memory_order_relaxed) - 1 < slot ||
-           finished_by_others.load(std::memory_order_relaxed) != 0;  // rechecked by the sweep with acquire [FOREIGN]
+           (suspects | finished_by_others.load(std::memory_order_relaxed)) != 0;  // rechecked by the sweep [FOREIGN]
+  }
+  // Records ever taken from the memory; the free list's are among them.
+  [[nodiscard]] std::size_t records_made() const noexcept {
+    return (next_record_.load(std::memory_order_relaxed) - first_record_) / sizeof(FrameRecord);  // this thread's
   }
 
   [[nodiscard]] const FrameRecord* bottom() const noexcept { return &bottom_; }
@@ -135,6 +143,7 @@ class ShadowStack {
   [[nodiscard]] bool is_empty() const noexcept { return header.top == &bottom_; }
 
   std::atomic<std::uint32_t> finished_by_others{0};
+  std::uint32_t suspects = 0;    // records that rare::sweep could not tell dead or alive
   std::uintptr_t unwinding = 0;  // personality.cpp: the pass that left its place in header.hint
 
  private:
@@ -147,7 +156,7 @@ class ShadowStack {
   // Taken by one atomic addition each: a signal handler of the same thread may come between a load and a store.  (The
   // lists need no such care: what a handler takes from them it has put back when it returns.)
   std::atomic<std::uintptr_t> next_record_{0}, next_block_{0};
-  std::uintptr_t records_end_ = 0, blocks_end_ = 0;
+  std::uintptr_t first_record_ = 0, records_end_ = 0, blocks_end_ = 0;
   static constexpr unsigned kBlockClasses = 16;  // 128 << 1 ... bytes
   void* free_blocks_[kBlockClasses]{};
   FrameRecord bottom_;

@@ -219,49 +219,93 @@ void count_missed_exits(ThreadState& self, const FrameRecord& frame, fprobe_miss
   }
 }
 
-// A record at or below `slot` on the thread's own stack is gone when its word is no longer the stub; at `slot` itself
-// when the new call wrote another word there.  Never by comparing with sp: a fiber's or an alternate stack may lie
-// inside the native one.  An unwound record (done) below us is not needed any more: the unwinding has passed us.
+// A record on the thread's own stack is gone when its word is no longer the stub; at the hit's own `slot` when the new
+// call wrote another word there.  Never by comparing with sp: a fiber's or an alternate stack may lie inside the native
+// one.  An unwound record (done) below us is not needed any more: the unwinding has passed us.
 FPROBE_UNSANITIZED static bool is_gone(const ThreadState& self, const FrameRecord& record, std::uintptr_t at,
                                        std::uintptr_t slot) {
   if (at == slot) return *reinterpret_cast<const std::uintptr_t*>(at) != self.stub_return;
   if (!self.stack.contains(at)) return false;
-  if (record.done && self.stack.contains(slot)) return true;
+  if (record.done && at < slot && self.stack.contains(slot)) return true;
   return *reinterpret_cast<const std::uintptr_t*>(at) != self.stub_return;
 }
 
+namespace {
+
+// Tells, in a walk from the newest record on, which records have a newer one at the same slot that is no tail call: it
+// found another word than the stub there, so they were gone by then.  (Their word is the stub again, the newer one's.)
+// Between two longjmps records ascend, and each such run is compared with the one before it.
+class Replaced {
+ public:
+  explicit Replaced(const FrameRecord* top) noexcept : run_(top), newer_(top) {}
+  FPROBE_UNSANITIZED bool operator()(const FrameRecord* record, std::uintptr_t at) noexcept {
+    if (at < last_) {
+      newer_ = run_;
+      run_ = record;
+    }
+    last_ = at;
+    for (; newer_ != record; newer_ = newer_->prev) {
+      const std::uintptr_t slot = newer_->slot.load(std::memory_order_relaxed);  // compared only
+      if (slot > at) return false;
+      if (slot == at && !newer_->chained) return true;
+    }
+    return false;
+  }
+  // The walk takes `record` out of the list.
+  void forget(const FrameRecord* record, const FrameRecord* older) noexcept {
+    if (run_ == record) run_ = older;
+    if (newer_ == record) newer_ = older;
+  }
+
+ private:
+  const FrameRecord *run_, *newer_;
+  std::uintptr_t last_ = 0;
+};
+
+}  // namespace
+
+// Suspects are records on the thread's own stack that lie below a newer one: left by longjmp, but their words still are
+// the stub (or frames of a fiber that runs on a local array).  While there are some every hit looks at all records.
 void sweep(ThreadState& self, std::uintptr_t slot) {
   ShadowStack& shadow = self.shadow;
   // acquire: what the finishing thread did with its record is over [FOREIGN].
   const bool sweep_all = shadow.finished_by_others.load(std::memory_order_relaxed) != 0 &&
                          shadow.finished_by_others.exchange(0, std::memory_order_acquire) != 0;
-  if (!sweep_all && self.sweeps_to_skip != 0) {
+  if (!sweep_all && self.sweeps_to_skip != 0 && shadow.records_made() < self.sweep_at_records) {
     --self.sweeps_to_skip;
     return;
   }
-  unsigned survivors = 0;
+  const bool looks_at_all = sweep_all || shadow.suspects != 0;
+  std::uintptr_t highest = self.stack.contains(slot) ? slot : 0;
+  std::uint32_t suspects = 0, kept = 0;
+  FrameRecord* newer = nullptr;  // the last one that stays
+  Replaced is_replaced(shadow.top());
   for (FrameRecord* record = shadow.top(); record != shadow.bottom();) {
-    FrameRecord* older = record->prev;
+    FrameRecord* const older = record->prev;
     const std::uintptr_t at = record->slot.load(std::memory_order_acquire);  // [FOREIGN]
-    if (at == kDeadSlot) {
-      shadow.unlink(record);
+    if (at > slot && !looks_at_all) break;
+    const bool is_dead = at == kDeadSlot;
+    if (is_dead || is_gone(self, *record, at, slot) || is_replaced(record, at)) {
+      if (!is_dead) count_missed_exits(self, *record, FPROBE_MISS_DROPPED);
+      shadow.unlink_after(newer, record);
       shadow.release(record);
-    } else if (at > slot) {
-      if (!sweep_all) break;
-    } else if (is_gone(self, *record, at, slot)) {
-      count_missed_exits(self, *record, FPROBE_MISS_DROPPED);
-      shadow.unlink(record);
-      shadow.release(record);
+      is_replaced.forget(record, older);
     } else {
-      if (at == slot && !sweep_all)
-        break;  // the frame we are called from by a tail call: what is older was swept before it
-      ++survivors;
+      if (at == slot && !looks_at_all) break;  // we are its tail call: what is older was swept before it
+      if (self.stack.contains(at)) {
+        if (at < highest) ++suspects;
+        if (at > highest) highest = at;
+      }
+      newer = record;
+      ++kept;
     }
     record = older;
   }
-  // Frames that cannot be told dead yet must not make every hit walk over them.
-  constexpr unsigned kCheapWalk = 64;
-  self.sweeps_to_skip = survivors > kCheapWalk ? survivors : 0;
+  shadow.suspects = suspects;
+  // Frames that cannot be told dead yet must not make every hit walk over them, nor may they become ever more meanwhile.
+  constexpr std::uint32_t kCheapWalk = 64;
+  self.sweeps_to_skip = kept > kCheapWalk ? kept : 0;
+  self.sweep_at_records = shadow.records_made() + kept;
 }
 
 void drop_all(ThreadState& self) {

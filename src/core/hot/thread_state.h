@@ -25,9 +25,10 @@ struct ThreadState : Participant {
   std::uintptr_t stub = 0;
   StackWindow stack;  // the thread's own native stack
   unsigned index = 0;
-  unsigned sweeps_to_skip = 0;  // see rare::sweep
-  bool exiting = false;         // hint of the thread's exit; the kernel's word counts
-  std::atomic<pid_t> tid{0};    // 0: free
+  unsigned sweeps_to_skip = 0;       // see rare::sweep
+  std::size_t sweep_at_records = 0;  // skips none once so many records were made
+  bool exiting = false;              // hint of the thread's exit; the kernel's word counts
+  std::atomic<pid_t> tid{0};         // 0: free
   ThreadState* next_free = nullptr;
 };
 
