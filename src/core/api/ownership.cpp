@@ -48,7 +48,8 @@ std::atomic<int>* find_word(std::uintptr_t start, std::size_t size, std::size_t 
     if (note->n_type == kNoteType && note->n_namesz == sizeof kNoteName && note->n_descsz == sizeof(std::int32_t) &&
         std::memcmp(reinterpret_cast<const char*>(start + name), kNoteName, sizeof kNoteName) == 0) {
       const auto* const distance = reinterpret_cast<const std::int32_t*>(start + description);
-      return reinterpret_cast<std::atomic<int>*>(start + description + static_cast<std::intptr_t>(*distance));
+      return reinterpret_cast<std::atomic<int>*>(start + description +
+                                                 static_cast<std::uintptr_t>(std::intptr_t{*distance}));
     }
     at = align_up(end, alignment);
   }
