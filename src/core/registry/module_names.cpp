@@ -64,10 +64,17 @@ void ModuleNames::hash_names() {
   std::sort(by_hash_.begin(), by_hash_.end(), [](const Hashed& a, const Hashed& b) { return a.hash < b.hash; });
 }
 
+// A function's names are neighbours: one of them has to be selected and none excluded.
 void ModuleNames::select(const Filter& filter, const ModuleName& module, std::vector<SiteRecord*>& out) const {
-  for (const Named& named : named_) {
-    if (!out.empty() && out.back() == named.site) continue;  // by another name already
-    if (filter.selects(module, named.names)) out.push_back(named.site);
+  for (std::size_t i = 0; i < named_.size();) {
+    SiteRecord* const site = named_[i].site;
+    bool is_selected = false, is_excluded = false;
+    for (; i < named_.size() && named_[i].site == site; ++i) {
+      const Filter::Verdict verdict = filter.judge(module, named_[i].names);
+      is_selected = is_selected || verdict == Filter::Verdict::kSelected;
+      is_excluded = is_excluded || verdict == Filter::Verdict::kExcluded;
+    }
+    if (is_selected && !is_excluded) out.push_back(site);
   }
 }
 
