@@ -15,10 +15,11 @@ list(SORT FPROBE_SOURCES)
 set(FPROBE_HOT_SOURCES ${FPROBE_SOURCES})
 list(FILTER FPROBE_HOT_SOURCES INCLUDE REGEX "^src/core/hot/.*\\.cpp$|^src/arch/[^/]*/(entry|return|syscall)[^/]*\\.cpp$")
 set(FPROBE_HOT_FLAGS -O2 -fno-sanitize=all -fno-exceptions -fno-stack-protector -fpatchable-function-entry=0 -fno-lto)
+# Their loops must not become calls of memset: libc's uses wider vector registers than are saved.
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  list(APPEND FPROBE_HOT_FLAGS -mno-sse -mno-mmx)  # -mgeneral-regs-only would refuse `long double` in standard headers
+  list(APPEND FPROBE_HOT_FLAGS -mno-sse -mno-mmx -fno-builtin)  # -mgeneral-regs-only would refuse `long double` in standard headers
 else()
-  list(APPEND FPROBE_HOT_FLAGS -mgeneral-regs-only)
+  list(APPEND FPROBE_HOT_FLAGS -mgeneral-regs-only -fno-tree-loop-distribute-patterns)
 endif()
 set_source_files_properties(${FPROBE_HOT_SOURCES} PROPERTIES COMPILE_OPTIONS "${FPROBE_HOT_FLAGS}")
 
