@@ -150,7 +150,7 @@ TEST(SiteScan, NothingIsReadBehindASegment) {
   ASSERT_NE(pages, MAP_FAILED);
   ASSERT_EQ(mprotect(pages + kPage, kPage, PROT_NONE), 0);
   const auto end = reinterpret_cast<std::uintptr_t>(pages + kPage);
-  for (const std::uint8_t filler : {0xe8, 0xff, 0x90, 0x49, 0x67, 0x0f}) {
+  for (const int filler : {0xe8, 0xff, 0x90, 0x49, 0x67, 0x0f}) {
     for (std::size_t size = 0; size < 64; ++size) {
       std::memset(pages, filler, kPage);
       LoadedImage image;

@@ -59,7 +59,7 @@ TEST(CallSite, PlainCallOfTheFunctionIsOne) {
 }
 
 TEST(CallSite, PrefixOfARelaxedCallIsKeptInFrontOfThePatch) {
-  for (const std::uint8_t prefix : {0x67, 0x90}) {  // bfd, gold, lld: addr32; mold: nop
+  for (const auto prefix : Bytes{0x67, 0x90}) {  // bfd, gold, lld: addr32; mold: nop
     SiteShape shape;
     ASSERT_TRUE(matches_call(Bytes{prefix, 0xe8} + relative(kIp + 6, kFentry), shape));
     expect_shape(shape, SiteForm::kCallRel32Prefixed, 6, 1);
@@ -67,7 +67,7 @@ TEST(CallSite, PrefixOfARelaxedCallIsKeptInFrontOfThePatch) {
 }
 
 TEST(CallSite, OtherPrefixesAreNotPartOfASite) {
-  for (const std::uint8_t prefix : {0x66, 0x48, 0xf2, 0x2e, 0xcc}) {
+  for (const auto prefix : Bytes{0x66, 0x48, 0xf2, 0x2e, 0xcc}) {
     SiteShape shape;
     EXPECT_FALSE(matches_call(Bytes{prefix, 0xe8} + relative(kIp + 6, kFentry), shape)) << int{prefix};
   }
