@@ -58,7 +58,8 @@ class Emitter {
   }
   std::uint8_t* out_;
   std::uintptr_t ip_;
-  std::size_t size_, used_ = 0;
+  [[maybe_unused]] std::size_t size_;  // asserts alone look at it
+  std::size_t used_ = 0;
 };
 
 }  // namespace
