@@ -32,7 +32,7 @@ compile_and_test() {
   ctest --test-dir "$build/$stage" --output-on-failure --no-tests=error -j "$jobs" "$@"
 }
 
-needs_for_all="g++ cmake ninja-build libgtest-dev libcapstone-dev libzydis-dev libunwind8 gdb binutils"
+needs_for_all="g++ cmake ninja-build libgtest-dev libcapstone-dev libzydis-dev libunwind-dev gdb binutils"
 needs_for_clang="clang-19 lld-19"
 
 stage_plain() {
