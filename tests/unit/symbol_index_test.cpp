@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/attributes.h"
 #include "base/syscalls.h"
 #include "image/image_file.h"
 #include "unit/elf_builder.h"
@@ -51,13 +52,14 @@ __attribute__((noinline, used)) int sample_other(int value) {
   return value * 5;
 }
 using Sample = int(int);
-HIDDEN Sample* sample_resolver() {
+// Resolvers run before a sanitizer is ready.
+HIDDEN FPROBE_UNSANITIZED Sample* sample_resolver() {
   return sample::data_object == 8 ? sample_other : sample_chosen;
 }
-HIDDEN Sample* sample_pointed_resolver() {
+HIDDEN FPROBE_UNSANITIZED Sample* sample_pointed_resolver() {
   return sample_resolver();
 }
-HIDDEN Sample* never_called_resolver() {
+HIDDEN FPROBE_UNSANITIZED Sample* never_called_resolver() {
   return sample_other;
 }
 int sample_exported_ifunc(int) __attribute__((ifunc("sample_resolver")));
