@@ -1,0 +1,9 @@
+// What differs between the forms that the tests are linked in.
+#include "integration/support.h"
+
+namespace contract {
+
+const char* const kVictimModule = FPROBE_VICTIM_MODULE;
+const bool kVictimsAreShared = FPROBE_VICTIMS_ARE_SHARED;
+
+}  // namespace contract
