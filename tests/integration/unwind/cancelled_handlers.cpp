@@ -33,13 +33,18 @@ void block_here(Where where) {
 
 namespace victim {
 
+// Frames without a clean-up of their own, so that any C++ library's threads can be cancelled in them.
+VICTIM void fail() {
+  throw std::runtime_error("never caught: the cancellation comes first");
+}
+
 // In the function's own body the places are where the handlers would be.
 VICTIM void target(bool throws) {
   CALLED();
   if (!scenario::is_probed) block_here(Where::kEntry);
   if (!scenario::is_probed) block_here(Where::kExit);
   if (!scenario::is_probed) block_here(Where::kUnwoundExit);
-  if (throws) throw std::runtime_error("never caught: the cancellation comes first");
+  if (throws) fail();
   RETURNED();
 }
 
@@ -90,20 +95,22 @@ void clean_up(void*) {
   victim::target(false);  // a hit of the thread that is being cancelled
 }
 
-void* run_without_clean_up(void* throws) {
+void* run_without_clean_up(void*) {
   t_blocks = true;
   announce();
+  victim::caller(false);
+  return nullptr;
+}
+
+void* run_with_clean_up(void* throws) {
+  t_blocks = true;
+  announce();
+  pthread_cleanup_push(clean_up, nullptr);
   try {
     victim::caller(throws != nullptr);
   } catch (const std::exception&) {
     std::printf("not reached\n");
   }
-  return nullptr;
-}
-
-void* run_with_clean_up(void* throws) {
-  pthread_cleanup_push(clean_up, nullptr);
-  run_without_clean_up(throws);
   pthread_cleanup_pop(0);
   return nullptr;
 }
