@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/syscalls.h"
+#include "image/image_file.h"
 
 namespace libfprobe::detail {
 namespace {
@@ -36,7 +37,7 @@ Result<std::unique_ptr<Module>> Module::load(const LoadedImage& image, std::span
   if (!sys::allocation_allowed()) throw std::bad_alloc();
   std::unique_ptr<Module> module(new Module(image));
   if (!may_have_sites(image, known)) return module;
-  Result<ElfImage> file = ElfImage::open(image.path.c_str());
+  Result<ElfImage> file = open_file_of(image);
   if (!file.ok() && is_shortage(file.error())) return file.error();
   Result<ScanResult> found = scan_sites(image, file.ok() ? &*file : nullptr, known);
   if (!found.ok()) return found.error();

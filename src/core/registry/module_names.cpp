@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/syscalls.h"
+#include "image/image_file.h"
 #include "registry/module.h"
 
 namespace libfprobe::detail {
@@ -33,7 +34,7 @@ std::string_view last_identifier(std::string_view name) noexcept {
 Result<std::unique_ptr<ModuleNames>> ModuleNames::build(const LoadedImage& image, std::span<SiteRecord> sites,
                                                         std::span<const LoadedImage> loaded) {
   if (!sys::allocation_allowed()) throw std::bad_alloc();
-  Result<ElfImage> file = ElfImage::open(image.path.c_str());
+  Result<ElfImage> file = open_file_of(image);
   if (!file.ok() && is_shortage(file.error())) return file.error();
   Result<SymbolIndex> symbols = SymbolIndex::build(image, file.ok() ? &*file : nullptr, loaded);
   if (!symbols.ok()) return symbols.error();
@@ -46,8 +47,10 @@ Result<std::unique_ptr<ModuleNames>> ModuleNames::build(const LoadedImage& image
 void ModuleNames::spell_sites(std::span<SiteRecord> sites) {
   named_.reserve(sites.size());
   for (SiteRecord& site : sites)
-    for (const FunctionName& function : symbols_.names_at(site.found.function))
+    for (const FunctionName& function : symbols_.names_at(site.found.function)) {
       named_.push_back({&site, spell(function.linkage)});
+      if (named_.back().names.out_of_memory) throw std::bad_alloc();
+    }
 }
 
 void ModuleNames::hash_names() {
