@@ -15,6 +15,7 @@
 #include "base/arch.h"
 #include "base/attributes.h"
 #include "base/syscalls.h"
+#include "base/tsan.h"
 #include "hot/hit.h"
 #include "hot/native_stack.h"
 #include "hot/signal_context.h"
@@ -166,6 +167,7 @@ FPROBE_UNPROBED void on_thread_exit(void* argument) {
 }
 
 FPROBE_UNPROBED FPROBE_UNSANITIZED void hand_out(ThreadState& state) noexcept {
+  for (const GuardEntry& guard : state.guards) tsan_acquire(&guard);  // the hits of the thread that had it are over
   state.exiting = false;
   state.sweeps_to_skip = 0;
   state.context = &state.guards[0];
