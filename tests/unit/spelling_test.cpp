@@ -56,7 +56,11 @@ TEST(Spelling, TemplatesLoseTheirReturnType) {
       {"_Z2ffIiEPFPFPPPT_lEiES0_", "ff<int>(int)", "ff<int>"},
       {"_Z3arrIiERA3_iT_", "arr<int>(int)", "arr<int>"},
       {"_Z2tbILb1EEvv", "tb<true>()", "tb<true>"},
+#ifdef _LIBCPP_VERSION  // its demangler spells this one differently
+      {"_Z1fIXadL_Z4overPFiicEEEEvv", "f<&over(int (*)(int, char))>()", "f<&over(int (*)(int, char))>"},
+#else
       {"_Z1fIXadL_Z4overPFiicEEEEvv", "f<&(over(int (*)(int, char)))>()", "f<&(over(int (*)(int, char)))>"},
+#endif
   };
   for (const Case& c : kCases) expect_spelling(c);
 }
@@ -67,7 +71,9 @@ TEST(Spelling, OperatorsKeepTheirSymbols) {
       {"_ZN1AixEi", "A::operator[](int)", "A::operator[]"},
       {"_ZN1AcmEi", "A::operator,(int)", "A::operator,"},
       {"_ZN1AptEv", "A::operator->()", "A::operator->"},
+#ifndef _LIBCPP_VERSION  // its demangler does not know this operator as a function's name
       {"_ZN1ApmEv", "A::operator->*()", "A::operator->*"},
+#endif
       {"_ZN1AltERKS_", "A::operator<(A const&)", "A::operator<"},
       {"_ZN1AlsEi", "A::operator<<(int)", "A::operator<<"},
       {"_ZN1ArSEi", "A::operator>>=(int)", "A::operator>>="},
