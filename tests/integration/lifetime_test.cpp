@@ -1,4 +1,6 @@
 // Unregistering, disabling and registering anew while calls and handlers are in flight.
+#include <unistd.h>
+
 #include <cerrno>
 #include <memory>
 
@@ -46,6 +48,31 @@ class BlockedHandler {
   std::thread thread_;
 };
 
+// Runs `call`, which is to wait, on a thread of its own.
+class Waiter {
+ public:
+  explicit Waiter(std::function<void()> call) {
+    thread_ = std::thread([this, call = std::move(call)] {
+      thread_id_ = gettid();
+      started_.open();
+      call();
+      returned_ = true;
+    });
+    started_.wait();
+  }
+  void wait_until_it_sleeps_or_returns() const {
+    while (!returned_ && !is_asleep(thread_id_)) std::this_thread::yield();
+  }
+  [[nodiscard]] bool has_returned() const { return returned_; }
+  void join() { thread_.join(); }
+
+ private:
+  Gate started_;
+  std::atomic<bool> returned_{false};
+  pid_t thread_id_ = 0;
+  std::thread thread_;
+};
+
 TEST(Unregister, DoesNotWaitForTheProbedFunctionItself) {
   Probe probe;
   ATTACH(probe, "call_back");
@@ -84,20 +111,14 @@ void expect_unregister_waits(BlockedHandler::Where where) {
   BlockedHandler handler(probe, where);
   ATTACH(probe, "twice");
   handler.start();
-  std::atomic<bool> returned{false};
-  Gate started;
   bool handler_was_over = false;
-  std::thread unregisterer([&] {
-    started.open();
+  Waiter unregisterer([&] {
     EXPECT_EQ(unregister_fprobe(&probe), 0);
     handler_was_over = handler.has_left();
-    returned = true;
   });
-  started.wait();
-  // The registration ends at once, the wait follows it.
-  while (fprobe_is_registered(&probe)) std::this_thread::yield();
-  for (int chance = 0; chance < 1000 && !returned; ++chance) std::this_thread::yield();
-  EXPECT_FALSE(returned);
+  unregisterer.wait_until_it_sleeps_or_returns();
+  EXPECT_FALSE(fprobe_is_registered(&probe));  // the registration ends at once, the wait follows it
+  EXPECT_FALSE(unregisterer.has_returned());
   EXPECT_EQ(handler.finish(), 2);
   unregisterer.join();
   EXPECT_TRUE(handler_was_over);
@@ -295,13 +316,12 @@ TEST(UnregisterAsync, DoesNotWaitForARunningHandlerAndSynchronizeDoes) {
   ASSERT_EQ(unregister_fprobe_async(&probe), 0);  // returns although the handler runs
   EXPECT_FALSE(handler.has_left());
   bool handler_was_over = false;
-  Gate started;
-  std::thread synchronizer([&] {
-    started.open();
+  Waiter synchronizer([&] {
     EXPECT_EQ(fprobe_synchronize(), 0);
     handler_was_over = handler.has_left();
   });
-  started.wait();
+  synchronizer.wait_until_it_sleeps_or_returns();
+  EXPECT_FALSE(synchronizer.has_returned());
   EXPECT_EQ(handler.finish(), 2);
   synchronizer.join();
   EXPECT_TRUE(handler_was_over);

@@ -1,6 +1,7 @@
 // See support.h.
 #include "integration/support.h"
 
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,15 +34,6 @@ int collect_site(const fprobe_site* site, void* argument) {
   return 0;
 }
 
-long field_of_statm(int index) {
-  long fields[2] = {0, 0};
-  std::FILE* file = std::fopen("/proc/self/statm", "re");
-  if (file == nullptr) return -1;
-  const int read = std::fscanf(file, "%ld %ld", &fields[0], &fields[1]);
-  std::fclose(file);
-  return read == 2 ? fields[index] * (sysconf(_SC_PAGESIZE) / 1024) : -1;
-}
-
 }  // namespace
 
 unsigned long site_of(const char* symbol) {
@@ -57,10 +49,28 @@ std::vector<unsigned long> sites_of_victims() {
 }
 
 long resident_kib() {
-  return field_of_statm(1);
+  long pages = -1, resident = -1;
+  std::FILE* file = std::fopen("/proc/self/statm", "re");
+  if (file == nullptr) return -1;
+  if (std::fscanf(file, "%ld %ld", &pages, &resident) != 2) resident = -1;
+  std::fclose(file);
+  return resident * (sysconf(_SC_PAGESIZE) / 1024);
 }
-long address_space_kib() {
-  return field_of_statm(0);
+
+bool is_asleep(pid_t thread) {
+  char path[64] = "/proc/self/task/", digits[16];
+  int count = 0;
+  for (pid_t rest = thread; rest != 0; rest /= 10) digits[count++] = static_cast<char>('0' + rest % 10);
+  char* end = path + std::strlen(path);
+  while (count > 0) *end++ = digits[--count];
+  std::strcpy(end, "/stat");
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  char text[256] = "";
+  const ssize_t size = read(fd, text, sizeof text - 1);
+  close(fd);
+  const char* const name_end = size > 0 ? std::strrchr(text, ')') : nullptr;  // "tid (name) S ..."
+  return name_end != nullptr && name_end[1] == ' ' && name_end[2] == 'S';
 }
 
 bool in_process_with(const char* assignment) {

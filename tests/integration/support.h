@@ -5,6 +5,7 @@
 
 #include <fprobe/fprobe.h>
 #include <gtest/gtest.h>
+#include <sys/types.h>
 
 #include <atomic>
 #include <functional>
@@ -125,9 +126,12 @@ unsigned long site_of(const char* symbol);
 // Every entry_ip of the victims' module.
 std::vector<unsigned long> sites_of_victims();
 
-// Resident memory of the process in KiB; address space in KiB.
+// Resident memory of the process in KiB.
 long resident_kib();
-long address_space_kib();
+
+// Whether a thread of this process sleeps, which tells one that waits from one that is about to return.
+// Async-signal-safe.
+bool is_asleep(pid_t thread);
 
 // Runs the current test again in a process of its own, with `assignment` ("NAME=value") in its environment.  True: this
 // is that process, go on.  False: it has run, and its failure is this test's.
