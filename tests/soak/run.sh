@@ -9,7 +9,8 @@ cd "$(dirname "$0")/../.." || exit 1
 minutes=${1:-2}
 build=$(realpath -m "${BUILD_DIR:-build/soak}")
 seed=${FPROBE_STRESS_SEED:-$(date +%s)}
-storms="stress_patch_storm stress_patch_storm_got stress_signal_storm stress_thread_storm stress_fork_storm"
+storms="stress_patch_storm stress_patch_storm_got stress_thread_storm stress_fork_storm"
+[ "${FPROBE_SANITIZE:-}" = thread ] || storms+=" stress_signal_storm"
 
 .ci/need g++ cmake ninja-build libgtest-dev libcapstone-dev || exit 1
 mkdir -p "$build"

@@ -14,7 +14,7 @@ namespace {
 
 using namespace storm;
 
-constexpr unsigned long kForks = 500;
+constexpr unsigned long kForks = 200;
 constexpr unsigned kCallers = 3, kTogglers = 2;
 constexpr unsigned kSecondsOfAChild = 60;  // a child that hangs is killed and fails the test
 
