@@ -40,24 +40,47 @@ void block_here(Where where) {
 
 namespace victim {
 
-// Frames without a clean-up of their own, so that any C++ library's threads can be cancelled in them.
 VICTIM void fail() {
   throw 1;  // never caught: the cancellation comes first
 }
 
-// In the function's own body the places are where the handlers would be.
-VICTIM void target(bool throws) {
+// Without probes the function's own body blocks where the handlers would.
+void block_in_body() {
+  if (scenario::is_probed) return;
+  block_here(Where::kEntry);
+  block_here(Where::kExit);
+  block_here(Where::kUnwoundExit);
+}
+
+VICTIM void target() {
   CALLED();
-  if (!scenario::is_probed) block_here(Where::kEntry);
-  if (!scenario::is_probed) block_here(Where::kExit);
-  if (!scenario::is_probed) block_here(Where::kUnwoundExit);
+  block_in_body();
+  RETURNED();
+}
+
+struct Cleaned {
+  ~Cleaned() { asm volatile(""); }
+};
+
+// Its exception tables say that nothing is thrown where the entry handler runs.
+VICTIM void target_with_clean_up(bool throws) {
+  CALLED();
+  const Cleaned object;
+  block_in_body();
   if (throws) fail();
   RETURNED();
 }
 
-VICTIM void caller(bool throws) {
+VICTIM void caller() {
   CALLED();
-  target(throws);
+  target();
+  RETURNED();
+}
+
+VICTIM void caller_with_clean_up(bool throws) {
+  CALLED();
+  const Cleaned object;
+  target_with_clean_up(throws);
   RETURNED();
 }
 
@@ -84,8 +107,8 @@ void register_probe() {
   if (!scenario::is_probed) return;
   g_probe.entry_handler = on_entry;
   g_probe.exit_handler = on_exit;
-  const char* name = "victim::target";
-  CHECK(register_fprobe_syms(&g_probe, &name, 1) == 0);
+  const char* names[] = {"victim::target", "victim::target_with_clean_up"};
+  CHECK(register_fprobe_syms(&g_probe, names, 2) == 0);
 }
 
 void expect(int entries, int exits, int unwound) {
@@ -99,13 +122,14 @@ void expect(int entries, int exits, int unwound) {
 
 void clean_up(void*) {
   std::printf("clean-up\n");
-  victim::target(false);  // a hit of the thread that is being cancelled
+  victim::target();  // a hit of the thread that is being cancelled
 }
 
+// Frames without a clean-up of their own: any C++ library's threads can be cancelled in them.
 void* run_without_clean_up(void*) {
   t_blocks = true;
   announce();
-  victim::caller(false);
+  victim::caller();
   return nullptr;
 }
 
@@ -114,7 +138,7 @@ void* run_with_clean_up(void* throws) {
   announce();
   pthread_cleanup_push(clean_up, nullptr);
   try {
-    victim::caller(throws != nullptr);
+    victim::caller_with_clean_up(throws != nullptr);
   } catch (int) {
     std::printf("not reached\n");
   }
@@ -122,8 +146,23 @@ void* run_with_clean_up(void* throws) {
   return nullptr;
 }
 
+std::atomic<bool> g_is_cleaning_up{false};
+std::atomic<bool> g_may_end{false};
+
+void* run_with_long_clean_up(void*) {
+  pthread_cleanup_push(
+      [](void*) {
+        g_is_cleaning_up.store(true, std::memory_order_release);
+        while (!g_may_end.load(std::memory_order_acquire)) sched_yield();
+      },
+      nullptr);
+  run_without_clean_up(nullptr);
+  pthread_cleanup_pop(0);
+  return nullptr;
+}
+
 void* run_target(void*) {
-  victim::target(false);
+  victim::target();
   return nullptr;
 }
 
@@ -135,15 +174,15 @@ void cancel_at(Where where, void* (*body)(void*), int entries, int exits, int un
   register_probe();
   const pthread_t thread = start(body, where == Where::kUnwoundExit ? &g_where : nullptr);
   wait_until_blocked();
-  victim::target(false);
+  victim::target();
   CHECK(pthread_cancel(thread) == 0);
   CHECK(join(thread) == PTHREAD_CANCELED);
   expect(entries + 1, exits + 1, unwound);
-  victim::target(false);
+  victim::target();
   CHECK(join(start(run_target)) == nullptr);
   expect(entries + 3, exits + 3, unwound);
   if (scenario::is_probed) CHECK(unregister_fprobe(&g_probe) == 0);
-  victim::target(false);
+  victim::target();
   expect(entries + 3, exits + 3, unwound);
   if (scenario::is_probed) CHECK(g_probe.nmissed == 0);
 }
@@ -168,4 +207,21 @@ CLEAN_UP_SCENARIO(CancellationActsInsideAnExitHandlerAndCleanUpsRun, kOwnChecks)
 
 CLEAN_UP_SCENARIO(CancellationActsInsideTheExitHandlerOfAnUnwoundCall, kOwnChecks) {
   cancel_at(Where::kUnwoundExit, run_with_clean_up, 2, 2, 1);
+}
+
+// The handler is over when the cancellation has left it, not when the thread ends or hits again.
+CLEAN_UP_SCENARIO(UnregisteringDoesNotWaitForTheRestOfACancelledThread, kOwnChecks) {
+  CHECK(pipe(g_pipe) == 0);
+  for (const Where where : {Where::kEntry, Where::kExit}) {
+    g_where = where;
+    g_is_cleaning_up = g_may_end = false;
+    register_probe();
+    const pthread_t thread = start(run_with_long_clean_up);
+    wait_until_blocked();
+    CHECK(pthread_cancel(thread) == 0);
+    while (!g_is_cleaning_up.load(std::memory_order_acquire)) sched_yield();
+    if (scenario::is_probed) CHECK(unregister_fprobe(&g_probe) == 0);
+    g_may_end.store(true, std::memory_order_release);
+    CHECK(join(thread) == PTHREAD_CANCELED);
+  }
 }

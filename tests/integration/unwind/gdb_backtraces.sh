@@ -22,13 +22,18 @@ fail() {
   exit 1
 }
 
-# Every backtrace in the log ends in main: prints how many there are, or the first that does not.
+# Every backtrace in the log ends in caller() and main(), and knows every frame (but the innermost, which may be a thunk):
+# prints how many there are, or the first that does not.
 check_all_reach_main() {
   awk '
-    function finish() { if (n > 0 && !reached) { bad++; if (bad == 1) first = block } }
-    /^====/ { finish(); n++; reached = 0; block = "" }
+    function finish() { if (n > 0 && (last != "main" || before != "caller" || unknown)) { bad++; if (bad == 1) first = block } }
+    /^====/ { finish(); n++; last = before = block = ""; unknown = 0 }
     { block = block $0 "\n" }
-    /^#[0-9]+ .*[ ]main \(/ { reached = 1 }
+    /^#[0-9]+ / {
+      before = last
+      last = match($0, /[A-Za-z_0-9]+ \(/) ? substr($0, RSTART, RLENGTH - 2) : "??"
+      if (last == "??" && $1 != "#0") unknown = 1
+    }
     END { finish(); if (bad) { printf "%d of %d do not reach main, the first:\n%s", bad, n, first; exit 1 } print n }' "$log"
 }
 
