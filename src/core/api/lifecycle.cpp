@@ -62,17 +62,26 @@ __attribute__((constructor(101))) void load() {
   prepare_barriers();
   threads::initialise(frames_from_environment());
   registry::on_arming(&threads::prepare_all);
-  pthread_atfork(&registry::lock_for_fork, &registry::unlock_after_fork, &after_fork_in_child);
   share_with_gmon();
   registry::prepare_loaded_modules();
 }
 
 }  // namespace
 
+// At the first call and not at load: handlers run in the reverse order before a fork, so that ours waits for the registry
+// before an allocator of the program takes its locks (an operation under way may need them to finish).
+void install_fork_handlers() noexcept {
+  static constinit std::atomic<bool> is_installed{false};
+  if (is_installed.exchange(true, std::memory_order_relaxed))
+    return;  // only who installs matters, nothing is published
+  pthread_atfork(&registry::lock_for_fork, &registry::unlock_after_fork, &after_fork_in_child);
+}
+
 Result<void> enter() noexcept {
   if (!ownership::is_mine())
     return make_error(EBUSY, "another copy of libfprobe is at work in this process: link it once, as a shared library");
   if (g_pid.load(std::memory_order_relaxed) != sys::getpid()) become_child();
+  install_fork_handlers();
   if (current_state() == nullptr) (void)threads::attach_current();  // without one, probes miss; the call itself works
   return {};
 }

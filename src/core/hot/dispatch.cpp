@@ -18,14 +18,16 @@ namespace libfprobe::detail {
 namespace {
 
 // The word in the return slot, seen through stubs: a tail-called function's slot holds the stub of its caller's exit.
+// (Another thread's stub, after a fiber moved, is an ordinary return address: the exit behind it is still due.)
 struct ReturnSlot {
+  std::uintptr_t word;
   std::uintptr_t true_address;
   bool chained;
 };
 
 FPROBE_HOT ReturnSlot read_return_slot(ThreadState& self, std::uintptr_t slot) {
   const std::uintptr_t word = *reinterpret_cast<const std::uintptr_t*>(slot);
-  ReturnSlot result{word, false};
+  ReturnSlot result{word, word, false};
   if (arch::is_stub(word)) [[unlikely]]
     result.true_address = rare::resolve_stub(&self, slot, word, result.chained);
   return result;
@@ -96,7 +98,7 @@ FPROBE_HOT FrameRecord* retire(ThreadState& owner, bool is_own, FrameRecord* rec
 // An exit is due: the record goes onto the shadow stack, then the slot gets the stub [the order unwinders rely on].
 FPROBE_HOT EntryResult plant(ThreadState& self, const Site& site, FrameRecord* frame, const ReturnSlot& slot,
                              ftrace_regs& regs) {
-  frame->return_address = slot.true_address;
+  frame->return_address = slot.chained ? slot.true_address : slot.word;
   frame->site = &site;
   frame->chained = slot.chained;
   self.shadow.push(frame, regs.sp);
@@ -182,7 +184,7 @@ FPROBE_HOT void leave_context(ThreadState& self, GuardEntry& guard, ThreadState&
   const int saved_errno = target_errno;
   const std::uintptr_t slot = regs.sp - sizeof(std::uintptr_t);
   regs.flags = kRegsAtExit;
-  regs.return_address = regs.ip = frame.return_address;
+  regs.return_address = regs.ip = rare::true_return_address(self, frame, slot);
   FrameRecord* record = &frame;
   do {
     const std::uintptr_t outer_sp = guard.sp;

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "base/attributes.h"
 #include "hot/thread_state.h"
 #include "registry/site.h"
@@ -96,6 +97,13 @@ FPROBE_COLD EntryResult enter_guarded(ThreadState& self, const Site& site, ftrac
 FPROBE_COLD void leave_guarded(ThreadState& self, ThreadState& owner, FrameRecord& frame, ftrace_regs& regs);
 // The return slot holds a stub: the true address, and whether the stub is this thread's.
 FPROBE_COLD std::uintptr_t resolve_stub(ThreadState* self, std::uintptr_t slot, std::uintptr_t stub, bool& chained);
+// The address in the caller that a frame returns to in the end: its own, or what lies behind another thread's stub.
+FPROBE_HOT inline std::uintptr_t true_return_address(ThreadState& self, const FrameRecord& frame, std::uintptr_t slot) {
+  bool chained = false;
+  if (!arch::is_stub(frame.return_address)) [[likely]]
+    return frame.return_address;
+  return resolve_stub(&self, slot, frame.return_address, chained);
+}
 // Drops records whose frames are gone, and unlinks those that other threads finished.
 FPROBE_COLD void sweep(ThreadState& self, std::uintptr_t slot);
 // A return whose record is not on top of the thread's own shadow stack: below older ones, another thread's (a fiber

@@ -34,7 +34,7 @@ FrameRecord* ShadowStack::grow() noexcept {
   if (place == 0) return nullptr;
   auto* record = reinterpret_cast<FrameRecord*>(place);
   record->slot.store(kDeadSlot, std::memory_order_relaxed);  // not linked yet
-  record->prev = nullptr;
+  record->next_free = nullptr;
   return record;
 }
 
@@ -90,7 +90,7 @@ FrameRecord* ShadowStack::find_foreign(std::uintptr_t slot) const noexcept {
 }
 
 FrameRecord* ShadowStack::find_released(std::uintptr_t slot) const noexcept {
-  for (FrameRecord* record = free_; record != nullptr; record = record->prev) {
+  for (FrameRecord* record = free_; record != nullptr; record = record->next_free) {
     if (reinterpret_cast<std::uintptr_t>(record->probes) == slot) return record;
   }
   return nullptr;

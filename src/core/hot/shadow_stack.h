@@ -1,7 +1,7 @@
 // The shadow stack of one thread: the true return addresses of hijacked calls, and what their exits need.
 //
 //   header ──prev──► newest record ──prev──► ... ──prev──► bottom (slot 0, return address 0)
-//   free   ──prev──► unused record ──prev──► ...
+//   free   ──next_free──► unused record ──next_free──► ...
 //
 // Offsets 0, 8 and 16 of a record and 24 of the header are read by the return stubs' unwind expression (return.S): an
 // unwinder may run at any instruction, so a record is linked only when complete and its slot is kDeadSlot while
@@ -42,7 +42,10 @@ struct FrameRecord {
   bool chained = false;          // tail-called: an older record holds the same slot
   bool done = false;             // its exits ran during an unwinding, which may still need the record
   std::uint8_t block_class = 0;  // 0: none
-  FrameProbe inline_probe{};
+  union {
+    FrameProbe inline_probe{};
+    FrameRecord* next_free;  // while free
+  };
   unsigned long inline_data[7]{};
 };
 static_assert(sizeof(FrameRecord) == 128);
@@ -73,7 +76,7 @@ class ShadowStack {
       record = grow();
     if (record == nullptr) [[unlikely]]
       return nullptr;
-    free_ = record->prev;
+    free_ = record->next_free;
     record->probes = &record->inline_probe;
     if (probes > 1 || data_bytes > sizeof record->inline_data) [[unlikely]]
       return allocate_block(record, probes, data_bytes);
@@ -92,7 +95,8 @@ class ShadowStack {
     record->slot.store(kDeadSlot, std::memory_order_relaxed);
     record->done = false;
     record->chained = false;
-    record->prev = free_;
+    // prev stays: another thread whose walk stands on this record goes on to the older ones, where what it seeks is.
+    record->next_free = free_;
     free_ = record;
   }
 

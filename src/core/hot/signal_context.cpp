@@ -66,6 +66,13 @@ struct Walk {
   bool found;
 };
 
+struct InterruptedWalk {
+  std::uintptr_t guard_sp;
+  unsigned frames_left;
+  bool is_next_interrupted, found;
+};
+constexpr unsigned kMaxFrames = 1000;
+
 // _Unwind_GetCFA in a trace callback is the stack pointer of the frame: it meets guard_sp at the function whose hit
 // opened the guard.
 FPROBE_UNPROBED FPROBE_UNSANITIZED _Unwind_Reason_Code visit(_Unwind_Context* context, void* argument) noexcept {
@@ -76,6 +83,18 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED _Unwind_Reason_Code visit(_Unwind_Context* co
   }
   const bool at_guard = _Unwind_GetCFA(context) == walk.guard_sp;
   return at_guard || --walk.frames_left == 0 ? _URC_NORMAL_STOP : _URC_NO_REASON;
+}
+
+// The frame that follows a trampoline's is the interrupted one, with its stack pointer.
+FPROBE_UNPROBED FPROBE_UNSANITIZED _Unwind_Reason_Code visit_interrupted(_Unwind_Context* context,
+                                                                         void* argument) noexcept {
+  InterruptedWalk& walk = *static_cast<InterruptedWalk*>(argument);
+  if (walk.is_next_interrupted && _Unwind_GetCFA(context) <= walk.guard_sp) {
+    walk.found = true;
+    return _URC_NORMAL_STOP;
+  }
+  walk.is_next_interrupted = is_trampoline(_Unwind_GetIP(context));
+  return --walk.frames_left == 0 ? _URC_NORMAL_STOP : _URC_NO_REASON;
 }
 
 }  // namespace
@@ -92,9 +111,14 @@ bool is_between(std::uintptr_t sp, std::uintptr_t guard_sp, bool same_stack) noe
     }
     if (!seen) return false;
   }
-  constexpr unsigned kMaxFrames = 1000;
   Walk walk{guard_sp, kMaxFrames, false};
   _Unwind_Backtrace(visit, &walk);
+  return walk.found;
+}
+
+bool has_interrupted_below(std::uintptr_t guard_sp) noexcept {
+  InterruptedWalk walk{guard_sp, kMaxFrames, false, false};
+  _Unwind_Backtrace(visit_interrupted, &walk);
   return walk.found;
 }
 

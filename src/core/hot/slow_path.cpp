@@ -45,8 +45,10 @@ bool is_same_stack(const ThreadState& self, std::uintptr_t a, std::uintptr_t b) 
 }
 
 // A handler that was left by longjmp: the thread runs again further up the same stack than where the guard was opened.
+// (Or in a signal handler whose alternate stack lies up there: that one interrupted something below the guard.)
 bool is_left_behind(const ThreadState& self, const GuardEntry& guard, std::uintptr_t sp) noexcept {
-  return guard.is_open() && is_same_stack(self, sp, guard.sp) && sp >= guard.sp;
+  const bool is_further_up = guard.is_open() && is_same_stack(self, sp, guard.sp) && sp >= guard.sp;
+  return is_further_up && !signal_context::has_interrupted_below(guard.sp);
 }
 
 // Closes guards whose handlers were left behind, the innermost first.
@@ -66,7 +68,7 @@ FPROBE_COLD Context classify(ThreadState& self, std::uintptr_t sp) {
   const GuardEntry& guard = *self.context;
   if (!guard.is_open()) return Context::kOwn;
   if (self.context + 1 == self.guards + kMaxContexts) return Context::kRecursion;  // no room for one more context
-  const bool same_stack = is_same_stack(self, sp, guard.sp);
+  const bool same_stack = is_same_stack(self, sp, guard.sp) && sp < guard.sp;
   return signal_context::is_between(sp, guard.sp, same_stack) ? Context::kNested : Context::kRecursion;
 }
 

@@ -40,6 +40,7 @@ constexpr pid_t kGone = -2;     // its thread did not survive a fork
 
 // As deep as a stack of 8 MiB can be with frames of 16 bytes; blocks for entry data beyond a record's own words.
 constexpr std::size_t kDefaultFrames = std::size_t{1} << 19;
+constexpr std::size_t kMostFrames = std::size_t{1} << 24;  // what FPROBE_SHADOW_STACK_FRAMES may ask for
 constexpr std::size_t kBlockBytes = std::size_t{128} << 20;
 constexpr std::size_t kSmallestRegion = std::size_t{1} << 20;
 
@@ -180,7 +181,7 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED void hand_out(ThreadState& state) noexcept {
 }  // namespace
 
 void initialise(unsigned long max_frames) noexcept {
-  if (max_frames != 0) g_max_frames = max_frames;
+  if (max_frames != 0) g_max_frames = std::min<unsigned long>(max_frames, kMostFrames);
   const auto in_block = *reinterpret_cast<const pid_t*>(arch::thread_pointer() + arch::kTcbTidOffset);
   g_tid_in_block = in_block == sys::gettid();
   native_stack::initialise();
@@ -214,7 +215,8 @@ bool prepare_all() noexcept {
   const unsigned wanted = others + kSpares;
   if (others != 0) native_stack::publish_map();
   while (g_prepared_count.load(std::memory_order_relaxed) < wanted) {
-    ThreadState* state = make_state();
+    ThreadState* state = take_back_any();
+    if (state == nullptr) state = make_state();
     if (state == nullptr) break;  // first hits of the rest will try again, or count as missed
     push_prepared(*state);
   }

@@ -124,7 +124,8 @@ bool Module::still_holds_our_text() const noexcept {
     // One site of ours is enough: a debugger changes single sites, a fresh mapping changes all.
     if (std::memcmp(reinterpret_cast<const void*>(record.found.ip), record.text, length) == 0) return true;
   }
-  return !some_changed;
+  // Nothing tells (sites whose idle form is the file's own): only the main program is certain to be the same.
+  return !some_changed && image_.is_main;
 }
 
 // --- ModuleSet -------------------------------------------------------------------------------------------------------

@@ -69,7 +69,11 @@ unsigned long fprobe_return_address(unsigned long addr, const void* cfa) {
   } else if (is_own && !owner->shadow.is_empty()) {
     record = owner->shadow.top();
   }
-  return record != nullptr ? record->return_address : addr;
+  if (record == nullptr) return addr;
+  // Another thread's stub may lie below this one (a fiber that moved and then made a tail call).
+  if (!arch::is_stub(record->return_address)) return record->return_address;
+  const std::uintptr_t slot = record->slot.load(std::memory_order_relaxed);  // not released: its function runs
+  return fprobe_return_address(record->return_address, reinterpret_cast<const void*>(slot + sizeof slot));
 }
 
 }  // extern "C"

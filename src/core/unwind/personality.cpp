@@ -66,7 +66,7 @@ FPROBE_UNPROBED void run_unwound_exits(ThreadState& self, StubFrame& frame) {
   regs.sp = frame.slot + sizeof(std::uintptr_t);
   for (FrameRecord* record = frame.record; record != nullptr;) {
     regs.entry_ip = record->site->ip;
-    regs.ip = regs.return_address = record->return_address;
+    regs.ip = regs.return_address = rare::true_return_address(self, *record, frame.slot);
     GuardEntry& guard = *self.context;
     if (!record->done && !guard.is_open()) {
       record->done = true;  // before: a cancellation inside a handler passes this frame again
