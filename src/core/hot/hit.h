@@ -112,7 +112,7 @@ FPROBE_COLD void leave_unusual(ThreadState* self, unsigned stub_index, ftrace_re
 // Another thread's record is finished: only its owner may unlink it.  The next record at the slot, or null.
 FPROBE_COLD FrameRecord* retire_foreign(ThreadState& owner, FrameRecord* record, std::uintptr_t slot);
 // Unlinks (or retires) a record whose exits ran or were counted; the next one at the slot, or null.
-FPROBE_COLD FrameRecord* finish(ThreadState& self, ThreadState& owner, FrameRecord* record, std::uintptr_t slot);
+FPROBE_COLD FrameRecord* finish(const ThreadState* self, ThreadState& owner, FrameRecord* record, std::uintptr_t slot);
 // Counts `reason` for every exit of the frame that was due and whose probe is still registered.
 FPROBE_COLD void count_missed_exits(ThreadState& self, const FrameRecord& frame, fprobe_miss_reason reason);
 // The handler of the thread's context is left for good (longjmp, forced unwinding): its guard and its unlinked frame

@@ -164,7 +164,7 @@ void leave_guarded(ThreadState& self, ThreadState& owner, FrameRecord& frame, ft
   *reinterpret_cast<std::uintptr_t*>(slot) = record->return_address;
   while (record != nullptr) {
     count_missed_exits(self, *record, FPROBE_MISS_RECURSION);
-    record = finish(self, owner, record, slot);
+    record = finish(&self, owner, record, slot);
   }
 }
 
@@ -188,8 +188,8 @@ FrameRecord* retire_foreign(ThreadState& owner, FrameRecord* record, std::uintpt
   return chained ? owner.shadow.find_foreign(slot) : nullptr;
 }
 
-FrameRecord* finish(ThreadState& self, ThreadState& owner, FrameRecord* record, std::uintptr_t slot) {
-  if (&owner != &self) return retire_foreign(owner, record, slot);
+FrameRecord* finish(const ThreadState* self, ThreadState& owner, FrameRecord* record, std::uintptr_t slot) {
+  if (&owner != self) return retire_foreign(owner, record, slot);
   const bool chained = record->chained;
   owner.shadow.unlink(record);
   owner.shadow.release(record);

@@ -87,7 +87,7 @@ FPROBE_UNPROBED void run_unwound_exits(ThreadState& self, StubFrame& frame) {
 }
 
 // The caller of the hijacked function catches: its records are over, the landing goes on in its name.
-FPROBE_UNPROBED _Unwind_Reason_Code land(ThreadState& self, const StubFrame& frame, const Unwinder& unwinder,
+FPROBE_UNPROBED _Unwind_Reason_Code land(const ThreadState* self, const StubFrame& frame, const Unwinder& unwinder,
                                          _Unwind_Exception* exception, _Unwind_Context* context) noexcept {
   const std::uintptr_t return_address = frame.record->return_address;
   for (FrameRecord* record = frame.record; record != nullptr;) {
@@ -140,10 +140,11 @@ __attribute__((visibility("hidden"))) FPROBE_UNPROBED _Unwind_Reason_Code fprobe
   const Unwinder unwinder = unwinder_of(reinterpret_cast<std::uintptr_t>(__builtin_return_address(0)));
   StubFrame frame = find_frame(unwinder, context, pass_of(exception, actions));
   if (frame.record == nullptr) return _URC_CONTINUE_UNWIND;
-  ThreadState* self = current_state();
-  if ((actions & _UA_CLEANUP_PHASE) == 0 || self == nullptr) return _URC_CONTINUE_UNWIND;
-  run_unwound_exits(*self, frame);
-  if ((actions & _UA_HANDLER_FRAME) != 0) return land(*self, frame, unwinder, exception, context);
+  if ((actions & _UA_CLEANUP_PHASE) == 0) return _URC_CONTINUE_UNWIND;
+  // The thread's first hit may be this one: a fiber that another thread entered is left here by an exception.
+  ThreadState* self = current_state() != nullptr ? current_state() : threads::attach_current();
+  if (self != nullptr) run_unwound_exits(*self, frame);
+  if ((actions & _UA_HANDLER_FRAME) != 0) return land(self, frame, unwinder, exception, context);
   return _URC_CONTINUE_UNWIND;
 }
 
