@@ -206,6 +206,28 @@ TEST(SignalOnAnAlternateStack, ProbesFireOverUserCode) {
   EXPECT_EQ(inner.nmissed + outer.nmissed, 0u);
 }
 
+// The alternate stack lies on the thread's own one, above the hit: not "further up because the handler was left".
+TEST(SignalOnAnAlternateStack, ThatIsALocalArrayFurtherUpLeavesTheInterruptedHandlersGuardAlone) {
+  char memory[AlternateStack::kSize];
+  const AlternateStack stack(memory);
+  const SignalHandler handler(&call_thrice, SA_ONSTACK);
+  Probe outer, inner;
+  outer.entry_data_size = sizeof(long);
+  outer.on_entry = [](const Hit& hit) {
+    *static_cast<long*>(hit.data) = 77;
+    raise(SIGUSR1);
+    return unregister_fprobe(hit.probe) != -EDEADLK;  // the guard is still this handler's
+  };
+  long kept = 0;
+  outer.on_exit = [&](const Hit& hit) { kept = *static_cast<long*>(hit.data); };
+  ATTACH(outer, "twice");
+  ATTACH(inner, "thrice");
+  EXPECT_EQ(twice(4), 8);
+  EXPECT_EQ(kept, 77);
+  EXPECT_EQ(inner.exits, 1u);
+  EXPECT_EQ(inner.nmissed + outer.nmissed, 0u);
+}
+
 TEST(SignalOnAnAlternateStack, ProbesFireOverAHandler) {
   const AlternateStack stack;
   const SignalHandler handler(&call_thrice, SA_ONSTACK);

@@ -137,6 +137,19 @@ TEST(ShortThreads, TenThousandLeaveNoStateBehind) {
 #endif
 }
 
+TEST(Threads, ThatComeAndGoBetweenRegistrationsUseTheSameStates) {
+  const auto round = [] {
+    Probe probe;
+    ASSERT_EQ(probe.attach({"twice"}), 0) << fprobe_last_error();
+    std::thread([] { twice(1); }).join();
+    EXPECT_EQ(probe.exits, 1u);
+  };
+  for (int i = 0; i < 50; ++i) round();
+  const unsigned states = libfprobe::detail::threads::count();
+  for (int i = 0; i < 500; ++i) round();
+  EXPECT_LT(libfprobe::detail::threads::count(), states + 64u);
+}
+
 TEST(Threads, ThatExistedBeforeRegistrationAreProbed) {
   Gate go;
   std::vector<std::thread> threads;

@@ -76,6 +76,7 @@ long tail_from_unprobed(long x);      /* FPROBE_NOTRACE, -> twice */
 long tail_self(long steps, long sum); /* -> itself; sum + steps */
 long tail_even(long steps);           /* -> tail_odd -> tail_even ... ; 0 when steps is even */
 long tail_odd(long steps);
+long tail_after(void (*before)(void), long x); /* before(), then -> tail_second; x + 2 */
 
 /* victims_jump.c: calls that are left by longjmp */
 long jump_out(int depth, jmp_buf* target); /* calls itself `depth` times, then longjmp(target, 1) */

@@ -28,3 +28,8 @@ VICTIM long tail_even(long steps) {
 VICTIM long tail_odd(long steps) {
   return steps == 0 ? 1 : tail_even(steps - 1);
 }
+
+VICTIM long tail_after(void (*before)(void), long x) {
+  before();
+  return tail_second(x);
+}
