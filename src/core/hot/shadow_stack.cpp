@@ -76,7 +76,8 @@ void ShadowStack::unlink_inner(FrameRecord* record) noexcept {
 }
 
 // The owner may push and pop meanwhile.  Records are never unmapped, and the one we look for is live, so it stays
-// linked; but our walk can step onto a record just freed and follow the free list: start again then.
+// linked; a record released under our feet still leads to the older ones.  Only when the owner moved our place by pushing
+// it anew can the walk have to start again.  acquire: pairs with who finishes a frame of another thread [FOREIGN].
 FrameRecord* ShadowStack::find_foreign(std::uintptr_t slot) const noexcept {
   constexpr unsigned kAttempts = 1000;
   for (unsigned attempt = 0; attempt < kAttempts; ++attempt) {

@@ -129,12 +129,13 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED bool take_back(ThreadState& state, pid_t pid)
   pid_t tid = state.tid.load(std::memory_order_relaxed);
   if (tid == kPrepared || tid == kClaimed) return false;
   if (tid != kGone && sys::tgkill(pid, tid, 0) != -ESRCH) return false;
+  // acquire: pairs with the releases of `tid` here and in hand_out(), the state is as its last holder left it [OWNER].
   if (!state.tid.compare_exchange_strong(tid, kClaimed, std::memory_order_acquire)) return false;
   for (GuardEntry& guard : state.guards) guard.is_busy = false;  // was counted in the gone thread's own depth
   while (state.inside_handler()) rare::abandon_context(state);
   rare::drop_all(state);
   if (!state.shadow.is_empty()) {  // frames on fibers' stacks may still return through its stub: parked
-    state.tid.store(kGone, std::memory_order_release);
+    state.tid.store(kGone, std::memory_order_release);  // [OWNER]
     return false;
   }
   return true;
@@ -174,7 +175,7 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED void hand_out(ThreadState& state) noexcept {
   state.context = &state.guards[0];
   state.errno_location = &errno;
   state.stack = native_stack::find();
-  state.tid.store(current_tid(), std::memory_order_release);
+  state.tid.store(current_tid(), std::memory_order_release);  // [OWNER] pairs with take_back()
   if (g_has_exit_key) pthread_setspecific(g_exit_key, &state);
 }
 

@@ -29,7 +29,6 @@ struct ThreadState : Participant {
   std::size_t sweep_at_records = 0;  // skips none once so many records were made
   bool exiting = false;              // hint of the thread's exit; the kernel's word counts
   std::atomic<pid_t> tid{0};         // 0: free
-  ThreadState* next_free = nullptr;
 };
 
 // The calling thread's state or null.
