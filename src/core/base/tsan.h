@@ -1,5 +1,5 @@
-// Teaches ThreadSanitizer the orders it cannot see: the grace period (membarrier) and code that is compiled
-// unsanitized.
+// Teaches ThreadSanitizer the orders it cannot see: the grace period (membarrier), code that is compiled unsanitized,
+// and the dynamic linker's locks.
 #ifndef FPROBE_SRC_CORE_BASE_TSAN_H_
 #define FPROBE_SRC_CORE_BASE_TSAN_H_
 
@@ -15,6 +15,8 @@
 #ifdef FPROBE_TSAN
 extern "C" void __tsan_acquire(void* address);
 extern "C" void __tsan_release(void* address);
+extern "C" void AnnotateIgnoreReadsBegin(const char* file, int line);
+extern "C" void AnnotateIgnoreReadsEnd(const char* file, int line);
 #endif
 
 namespace libfprobe::detail {
@@ -30,6 +32,24 @@ inline void tsan_release([[maybe_unused]] const void* address) noexcept {
   __tsan_release(const_cast<void*>(address));
 #endif
 }
+
+// While it lives, what the dynamic linker wrote is read under the dynamic linker's lock.  ThreadSanitizer's own
+// dl_iterate_phdr forgives reads of a module's name, but not of the byte that ends it.
+class TsanLoaderReads {
+ public:
+  TsanLoaderReads() noexcept {
+#ifdef FPROBE_TSAN
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+#endif
+  }
+  ~TsanLoaderReads() {
+#ifdef FPROBE_TSAN
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+#endif
+  }
+  TsanLoaderReads(const TsanLoaderReads&) = delete;
+  TsanLoaderReads& operator=(const TsanLoaderReads&) = delete;
+};
 
 }  // namespace libfprobe::detail
 

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "base/syscalls.h"
+#include "base/tsan.h"
 #include "image/image_memory.h"
 
 namespace libfprobe::detail {
@@ -51,6 +52,7 @@ void read_segments(const dl_phdr_info& info, LoadedImage& image) {
 }
 
 LoadedImage read_image(const dl_phdr_info& info) {
+  const TsanLoaderReads under_its_lock;
   LoadedImage image;
   image.path = info.dlpi_name == nullptr ? "" : info.dlpi_name;
   image.bias = info.dlpi_addr;
