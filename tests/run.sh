@@ -6,9 +6,11 @@
 #   tsan     ThreadSanitizer
 #   libcxx   clang, libc++ and LLVM's libunwind
 #   lint     clang-format, and clang-tidy on the files that changed since $FPROBE_TIDY_BASE (default: all)
-#   mutants  each deliberate fault of tests/mutants must be caught by its test
+#   fuzz     each fuzzer for ${FPROBE_FUZZ_SECONDS:-30} seconds: clang, libFuzzer, AddressSanitizer
+#   soak     the storms again and again for ${FPROBE_SOAK_MINUTES:-2} minutes
+#   mutants  each deliberate fault of tests/mutants must be caught by its test; only if it is named
 #
-# Without an argument all of them. A stage that fails does not keep the next from running; the exit status tells.
+# Without an argument all but the last. A stage that fails does not keep the next from running; the exit status tells.
 # FPROBE_WERROR=ON makes warnings errors.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -54,10 +56,8 @@ stage_asan() {
 stage_tsan() {
   # shellcheck disable=SC2086
   .ci/need $needs_for_all $needs_for_clang || return 1
-  # Left out: image (to ThreadSanitizer the dynamic linker's own locks do not exist) and the contract tests, whose deep
-  # recursions and stepped hits it cannot bear; registry, unwind and stress have the threads.
   configure tsan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFPROBE_SANITIZE=thread -DFPROBE_BUILD_BENCH=OFF \
-    "-DFPROBE_TESTS_LEFT_OUT=$victims;image;integration" || return 1
+    "-DFPROBE_TESTS_LEFT_OUT=$victims" || return 1
   # This ThreadSanitizer does not know the address space that more than 28 random bits make.
   if [ "$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 28)" -gt 28 ]; then
     setarch -R bash -c "$(declare -f compile_and_test); build='$build' jobs=$jobs; compile_and_test tsan"
@@ -107,16 +107,28 @@ stage_lint() {
   return $failed
 }
 
+stage_fuzz() {
+  .ci/need g++ cmake ninja-build libgtest-dev libcapstone-dev clang-19 libclang-rt-19-dev || return 1
+  configure fuzz -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 -DFPROBE_FUZZ=ON \
+    -DFPROBE_SANITIZE=address,undefined -DCMAKE_CXX_FLAGS=-fsanitize=fuzzer-no-link -DFPROBE_BUILD_BENCH=OFF \
+    -DFPROBE_FUZZ_SECONDS="${FPROBE_FUZZ_SECONDS:-30}" || return 1
+  cmake --build "$build/fuzz" --target fuzz_all && ctest --test-dir "$build/fuzz/tests/fuzz" --output-on-failure --no-tests=error -j "$jobs"
+}
+
+stage_soak() {
+  BUILD_DIR=$build/plain tests/soak/run.sh "${FPROBE_SOAK_MINUTES:-2}"
+}
+
 stage_mutants() {
   # shellcheck disable=SC2086
   .ci/need $needs_for_all patch || return 1
   BUILD_DIR=$build/mutants tests/mutants/run.sh
 }
 
-[ $# -gt 0 ] || set -- plain asan tsan libcxx lint mutants
+[ $# -gt 0 ] || set -- plain asan tsan libcxx fuzz soak lint
 report="" failed=0
 for stage in "$@"; do
-  declare -F "stage_$stage" >/dev/null || { sed -n '2,12p' "$0"; exit 2; }
+  declare -F "stage_$stage" >/dev/null || { sed -n '2,14p' "$0"; exit 2; }
   echo "==== $stage"
   start=$SECONDS
   if "stage_$stage"; then result=passed; else result=FAILED failed=1; fi

@@ -2,8 +2,9 @@
 # tests/soak/run.sh [minutes=2]: the storms of tests/stress again and again, each round with its own random choices, until
 # the time is over; every program runs at least once. Stops at the first failure and tells how to repeat it.
 #
-# Builds into ${BUILD_DIR:-build/soak}. FPROBE_STRESS_SEED sets the first round's seed (default: the time).
-# FPROBE_STRESS_SCALE multiplies the counts of a round (default 1), FPROBE_SANITIZE builds with sanitizers.
+# Builds into ${BUILD_DIR:-build/soak}, which may be a build tree that is configured already. FPROBE_STRESS_SEED sets the
+# first round's seed (default: the time), FPROBE_STRESS_SCALE multiplies the counts of a round (default 1), FPROBE_SANITIZE
+# builds with sanitizers.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 minutes=${1:-2}
@@ -15,8 +16,9 @@ storms="stress_patch_storm stress_patch_storm_got stress_thread_storm stress_for
 .ci/need g++ cmake ninja-build libgtest-dev libcapstone-dev || exit 1
 mkdir -p "$build"
 # shellcheck disable=SC2086  # a list
-{ cmake -G Ninja -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFPROBE_BUILD_BENCH=OFF -DFPROBE_BUILD_EXAMPLES=OFF \
-    -DFPROBE_SANITIZE="${FPROBE_SANITIZE:-}" && cmake --build "$build" --target $storms; } >"$build/build.log" 2>&1 ||
+{ { [ -e "$build/CMakeCache.txt" ] || cmake -G Ninja -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFPROBE_BUILD_BENCH=OFF \
+    -DFPROBE_BUILD_EXAMPLES=OFF -DFPROBE_SANITIZE="${FPROBE_SANITIZE:-}"; } && cmake --build "$build" --target $storms; } \
+  >"$build/build.log" 2>&1 ||
   { tail -n 40 "$build/build.log"; exit 1; }
 
 end=$((SECONDS + minutes * 60)) rounds=0 runs=0
