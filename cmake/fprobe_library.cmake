@@ -23,12 +23,18 @@ else()
 endif()
 set_source_files_properties(${FPROBE_HOT_SOURCES} PROPERTIES COMPILE_OPTIONS "${FPROBE_HOT_FLAGS}")
 
-# Makes libfprobe under another name too: the tests link a static one, whose hidden symbols they can reach.
+# fprobe_make_library(<target> STATIC|SHARED [<object file>...]): the objects make it up in place of the sources.
 function(fprobe_make_library target type)
-  add_library(${target} ${type} ${FPROBE_SOURCES})
+  if(ARGN)
+    add_library(${target} ${type} ${ARGN})
+  else()
+    add_library(${target} ${type} ${FPROBE_SOURCES})
+  endif()
   set_target_properties(${target} PROPERTIES
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    LINKER_LANGUAGE CXX
+    INTERPROCEDURAL_OPTIMIZATION OFF
     POSITION_INDEPENDENT_CODE ON)  # a static libfprobe may become part of somebody's shared object
   target_include_directories(${target}
     PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>"
@@ -39,7 +45,9 @@ function(fprobe_make_library target type)
     # The hit path is compiled without it, and tells it the orders that it cannot see (base/tsan.h).
     target_compile_definitions(${target} PRIVATE FPROBE_SANITIZE_THREAD)
   endif()
-  target_compile_options(${target} PRIVATE -fasynchronous-unwind-tables $<$<COMPILE_LANGUAGE:CXX>:-Wconversion -Wno-sign-conversion>)
+  target_compile_options(${target} PRIVATE -fasynchronous-unwind-tables -fno-lto
+    $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>  # constants of headers would stay global
+    $<$<COMPILE_LANGUAGE:CXX>:-Wconversion -Wno-sign-conversion>)
   # $<BUILD_INTERFACE> keeps these two out of the exported target.
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:fprobe_warnings> $<BUILD_INTERFACE:fprobe_sanitize>)
   if(FPROBE_SANITIZE)
@@ -65,19 +73,45 @@ function(fprobe_make_library target type)
   endif()
 endfunction()
 
+# The static library of users is one object whose only global symbols are the public ones. Otherwise an inline function
+# of the standard library that the hit path calls would be the copy that the linker chose among everybody's: perhaps one
+# of the program's own, with a probe site, and the hit would hit again without end.
+function(fprobe_make_closed_library target objects)
+  set(map "${PROJECT_SOURCE_DIR}/cmake/fprobe.map")
+  file(STRINGS "${map}" names REGEX "^ +[a-z_].*;$")
+  list(FILTER names EXCLUDE REGEX ":")
+  string(REGEX REPLACE "[; ]+" "\n" names "${names}")
+  file(CONFIGURE OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/public_symbols" CONTENT "${names}\n" @ONLY)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${map}")
+  set(closed "${CMAKE_CURRENT_BINARY_DIR}/fprobe.o")
+  add_custom_command(OUTPUT "${closed}"
+    COMMAND ${CMAKE_LINKER} -r --force-group-allocation -o "${closed}.open" $<TARGET_OBJECTS:${objects}>
+    COMMAND ${CMAKE_OBJCOPY} --keep-global-symbols=${CMAKE_CURRENT_BINARY_DIR}/public_symbols "${closed}.open" "${closed}"
+    COMMAND ${CMAKE_COMMAND} -E rm "${closed}.open"
+    DEPENDS $<TARGET_OBJECTS:${objects}> "${CMAKE_CURRENT_BINARY_DIR}/public_symbols"
+    COMMENT "Linking libfprobe into one object" COMMAND_EXPAND_LISTS VERBATIM)
+  fprobe_make_library(${target} STATIC "${closed}")
+  add_dependencies(${target} ${objects})
+endfunction()
+
 if(BUILD_SHARED_LIBS)
   fprobe_make_library(fprobe SHARED)
-else()
+elseif(FPROBE_SANITIZE)  # sanitizers tie data to groups of sections
   fprobe_make_library(fprobe STATIC)
+else()
+  fprobe_make_library(fprobe_open STATIC)
+  fprobe_make_closed_library(fprobe fprobe_open)
 endif()
 set_target_properties(fprobe PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 add_library(fprobe::fprobe ALIAS fprobe)
 
-# Made here and not in tests/: the hot files' flags are known to this directory only.
+# The tests reach hidden symbols. Made here and not in tests/: the hot files' flags are known to this directory only.
 if(FPROBE_BUILD_TESTS)
   if(BUILD_SHARED_LIBS)
     fprobe_make_library(fprobe_for_tests STATIC)
-  else()
+  elseif(FPROBE_SANITIZE)
     add_library(fprobe_for_tests ALIAS fprobe)
+  else()
+    add_library(fprobe_for_tests ALIAS fprobe_open)
   endif()
 endif()
