@@ -35,7 +35,9 @@ class Victim {
     EXPECT_TRUE(result.ok());
     const std::uintptr_t bias = mapped_.image().bias;
     for (detail::FoundSite& site : result->sites) {
-      EXPECT_EQ(std::memcmp(site.original, mapped_.at(site.ip), site.shape.length), 0);
+      const std::uint8_t* const there = mapped_.at(site.ip);
+      for (std::size_t i = 0; i < site.shape.length; ++i)
+        EXPECT_TRUE(there[i] == site.original[i] || there[i] == 0xcc);  // a breakpoint, which hides the file's byte
       site.ip -= bias;
       site.function -= bias;
     }

@@ -15,6 +15,7 @@ namespace libfprobe::detail {
 namespace {
 
 using tests::Addresses;
+using tests::ips_of;
 using tests::Victim;
 using tests::victim;
 
@@ -97,6 +98,25 @@ TEST_F(OddCode, DataInTextIsNoSiteWithoutSymbolsEither) {
   for (const FoundSite& site : stripped.value().sites) found.insert(site.ip - odd_.mapped().image().bias);
   EXPECT_FALSE(found.contains(odd_.symbol("data_in_text")));
   EXPECT_EQ(found.size(), sites_.size());
+}
+
+// A debugger's breakpoints are there before the library is loaded.
+TEST(SiteScan, BreakpointsOnSitesHideNone) {
+  for (const char* name :
+       {"fentry_gcc_dso_full", "own_gcc_pie_full", "patchable_gcc_dso_none", "fentry_clang_nopie_none"}) {
+    Victim victim_of_debugger(victim(name));
+    ASSERT_TRUE(victim_of_debugger.is_there()) << name;
+    const ScanResult before = victim_of_debugger.scan();
+    ASSERT_FALSE(before.sites.empty()) << name;
+    const std::uintptr_t bias = victim_of_debugger.mapped().image().bias;
+    for (const FoundSite& site : before.sites) *victim_of_debugger.mapped().at(site.ip + bias) = 0xcc;
+    const ScanResult after = victim_of_debugger.scan();
+    EXPECT_EQ(ips_of(after), ips_of(before)) << name;
+    EXPECT_TRUE(after.refused.empty()) << name;
+    for (std::size_t i = 0; i < after.sites.size(); ++i) {
+      EXPECT_EQ(std::memcmp(after.sites[i].original, before.sites[i].original, after.sites[i].shape.length), 0) << name;
+    }
+  }
 }
 
 // --- Damage

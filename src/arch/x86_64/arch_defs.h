@@ -27,6 +27,7 @@ enum class SiteForm : std::uint8_t {
   kNops,               // 90 × n, n >= 5                 gcc patchable: a thread can stand between them
   kNopRun,             // one long nop, 6 <= n <= 15     clang patchable (more nops may follow, they are left alone)
 };
+inline constexpr std::uint8_t kBreakpoint[] = {0xcc};  // int3, as debuggers write it
 inline constexpr std::size_t kMaxPltHead = 11;  // bytes of a PLT slot in front of its jump, at most: endbr64; mov; bnd
 
 // Where glibc keeps the kernel tid in its thread control block; used only when a check at load finds it there.

@@ -12,15 +12,24 @@
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/attributes.h"
 #include "image/image_list.h"
 
 namespace libfprobe::detail {
 
+// A text segment as its file has it: a debugger's breakpoints were in the memory when it was copied.
+struct TextCopy {
+  std::uintptr_t start = 0;
+  std::vector<std::byte> bytes;
+};
+
 class ImageMemory {
  public:
-  explicit ImageMemory(const LoadedImage& image) noexcept : image_(image) {}
+  // Spans of a segment that was copied are the copy's bytes; the caller keeps `copies`.
+  explicit ImageMemory(const LoadedImage& image, std::span<const TextCopy> copies = {}) noexcept
+      : image_(image), copies_(copies) {}
 
   [[nodiscard]] bool is_readable(std::uintptr_t address, std::size_t size) const noexcept {
     const Segment* segment = image_.segment_at(address);
@@ -31,6 +40,8 @@ class ImageMemory {
   [[nodiscard]] std::span<const std::byte> from(std::uintptr_t address) const noexcept {
     const Segment* segment = image_.segment_at(address);
     if (segment == nullptr || (segment->flags & PF_R) == 0) return {};
+    for (const TextCopy& copy : copies_)
+      if (copy.start == segment->start) return std::span(copy.bytes).subspan(address - copy.start);
     return {reinterpret_cast<const std::byte*>(address), segment->end - address};
   }
 
@@ -72,6 +83,7 @@ class ImageMemory {
 
  private:
   const LoadedImage& image_;
+  std::span<const TextCopy> copies_;
 };
 
 // Execute-only text is left alone: it cannot be verified.

@@ -30,7 +30,7 @@ struct ScanState {
     site.function = function;
     site.kind = kind;
     site.shape = shape;
-    std::memcpy(site.original, reinterpret_cast<const void*>(ip), shape.length);
+    std::memcpy(site.original, memory.range(ip, shape.length).data(), shape.length);
   }
   void refuse(std::uintptr_t ip, std::uintptr_t function, const char* reason) {
     result.refused.push_back(RefusedSite{ip, function, reason});

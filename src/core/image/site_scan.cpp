@@ -7,6 +7,7 @@
 #include <new>
 
 #include "base/syscalls.h"
+#include "image/breakpoints.h"
 #include "image/scan_state.h"
 
 namespace libfprobe::detail {
@@ -53,7 +54,9 @@ Result<ScanResult> scan_sites(const LoadedImage& image, const ElfImage* file,
   const Error no_memory = make_error(ENOMEM, "no memory to look for probe sites in %s", image.path.c_str());
   if (!sys::allocation_allowed()) return no_memory;
   try {
-    const ImageMemory memory(image);
+    const std::vector<TextCopy> copies =
+        file != nullptr ? copies_without_breakpoints(image, *file) : std::vector<TextCopy>{};
+    const ImageMemory memory(image, copies);
     const ProfilingTargets targets = ProfilingTargets::collect(image, memory, file, all_known(known));
     const FunctionStarts starts = FunctionStarts::collect(image, memory, file);
     ScanState state{image, file, memory, targets, starts, {}};
