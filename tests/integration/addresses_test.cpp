@@ -80,6 +80,26 @@ TEST(EntryIp, LiesWithinTheFunctionsFirstBytes) {
       &recorder.at_entry[0].entry_ip);
 }
 
+TEST(EntryIp, LiesBehindTheLandingPadOfAFunctionThatHasOne) {
+  const unsigned long site = site_of("guarded");
+  for (const unsigned long address : {site, site - 4}) {  // the site, and the function's first byte
+    Recorder recorder;
+    unsigned long addresses[] = {address};
+    ASSERT_EQ(register_fprobe_ips(&recorder.probe, addresses, 1), 0) << fprobe_last_error();
+    EXPECT_EQ(guarded(1), 51);
+    ASSERT_EQ(recorder.at_entry.size(), 1u);
+    EXPECT_EQ(recorder.at_entry[0].entry_ip, site);
+    EXPECT_EQ(recorder.at_exit, recorder.at_entry);
+  }
+  fprobe_for_each_site(
+      [](const fprobe_site* found, void* ip) {
+        if (found->ip != *static_cast<const unsigned long*>(ip)) return 0;
+        EXPECT_EQ(found->function, found->ip - 4);
+        return 1;
+      },
+      const_cast<unsigned long*>(&site));
+}
+
 TEST(RetIp, IsTheAddressBehindTheCallAtBothEnds) {
   Recorder recorder;
   ATTACH(recorder.probe, "twice");

@@ -116,6 +116,8 @@ TEST(Overloads, ASignatureIsMatchedByFiltersWithItsComma) {
   EXPECT_EQ(count("space::over(int)"), 1);
   EXPECT_EQ(count("space::over(*)"), 2);
   EXPECT_EQ(count("space::over"), 2);
+  EXPECT_EQ(count("space::paired<int, long>(int, long)"), 1);
+  EXPECT_EQ(count("space::paired<int, long>"), 1);
 }
 
 TEST(Constructors, CompleteAndBaseAreBothMeant) {
@@ -140,6 +142,16 @@ TEST(Templates, TheSignatureHasNoReturnType) {
   EXPECT_EQ(probe.entries, 1u);
 }
 
+TEST(AbiTags, AreNoPartOfAName) {
+  for (const char* const name : {"space::tagged", "space::tagged(long)", "_ZN5space6taggedB2v2El"}) {
+    Probe probe;
+    const char* names[] = {name};
+    ASSERT_EQ(register_fprobe_syms(&probe, names, 1), 0) << fprobe_last_error();
+    EXPECT_EQ(call_tagged(2), 34);
+    EXPECT_EQ(probe.entries, 1u) << name;
+  }
+}
+
 TEST(Lambdas, AnswerToTheirDemangledName) {
   Probe probe;
   const std::string filter = in_module("call_lambda::{lambda(long)#1}::operator()");
@@ -153,6 +165,16 @@ TEST(Operators, AnswerToTheirDemangledName) {
   ATTACH(probe, "space::Number::operator()");
   EXPECT_EQ(call_operator(3), 21);
   EXPECT_EQ(probe.entries, 1u);
+}
+
+TEST(Operators, OpenNoBracketsInAFilter) {
+  const std::string filter = in_module("space::operator<") + "," + in_module("space::Number::operator()");
+  Probe probe;
+  ASSERT_EQ(register_fprobe(&probe, filter.c_str(), nullptr), 0) << fprobe_last_error();
+  EXPECT_EQ(call_less(2), 1);
+  EXPECT_EQ(probe.entries, 1u);
+  EXPECT_EQ(call_operator(3), 21);
+  EXPECT_EQ(probe.entries, 2u);
 }
 
 TEST(AnonymousNamespaces, AnswerToTheirDemangledName) {
@@ -238,6 +260,19 @@ TEST(Rollback, OneBadSymbolOfAHundredLeavesNothingPatched) {
     ATTACH(probe, "twice");
     twice(1);
     EXPECT_EQ(probe.entries, 1u);
+  }
+}
+
+// In a program that is linked statically raise() has no such slot: it is a function without a site then.
+TEST(Addresses, OfAPltSlotAreRefused) {
+  unsigned long slots[2] = {};
+  asm("leaq raise@PLT(%%rip), %0" : "=r"(slots[0]));
+  asm("leaq twice@PLT(%%rip), %0" : "=r"(slots[1]));
+  ASSERT_EQ(slots[1] != site_of("twice"), kVictimsAreShared);
+  for (int i = 0; i < (kVictimsAreShared ? 2 : 1); ++i) {
+    Probe probe;
+    EXPECT_EQ(register_fprobe_ips(&probe, &slots[i], 1), -ENOENT) << i;
+    EXPECT_STRNE(fprobe_last_error(), "");
   }
 }
 

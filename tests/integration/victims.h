@@ -91,6 +91,17 @@ long ifunc_chosen(long x); /* bound to ifunc_fast at load */
 long ifunc_fast(long x);
 long ifunc_slow(long x);
 
+/* victims_branch.c: a landing pad for indirect branches comes first */
+long guarded(long x); /* x + 50 */
+
+/* victims_clones.cpp, gcc only: callers of functions and of their clones */
+long call_scaled(long x, long times); /* space::scaled; x * 2^times */
+long call_scaled_thrice(long x);      /* space::scaled's .constprop.0; 8 x */
+long call_summed(long x);             /* summed.isra.0; 4 x + 3 */
+long call_summed_of_others(long x);   /* summed.isra.0; 7 x + 2 */
+long call_parted(long x);             /* parted.part.0 unless x < 0: then -1 */
+long call_parted_and_add(long x);     /* of x + 1; 1 more */
+
 /* victims_nested.c, gcc only: a nested function with a static chain */
 long nested_sum(long base, long count); /* base * count + 0 + 1 + ... */
 
@@ -102,6 +113,9 @@ long call_lambda(long x);    /* 5 x */
 long call_operator(long x);  /* 7 x */
 long call_anonymous(long x); /* 11 x */
 long call_virtual(long x);   /* 13 x, through a thunk */
+long call_tagged(long x);    /* 17 x, by a function with an ABI tag */
+long call_pair(long x);      /* 2 x, by a template with two arguments and a function of two parameters */
+long call_less(long x);      /* whether x < 3, by an operator */
 
 #ifdef __cplusplus
 }

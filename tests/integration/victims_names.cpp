@@ -49,6 +49,19 @@ struct Both : Left, Right {
   VICTIM long right(long x) override { return 13 * x; }
 };
 
+__attribute__((abi_tag("v2"))) VICTIM long tagged(long x) {
+  return 17 * x;
+}
+
+template <class A, class B>
+VICTIM long paired(A a, B b) {
+  return static_cast<long>(a) + static_cast<long>(b);
+}
+
+VICTIM bool operator<(const Number& a, const Number& b) {
+  return a.value < b.value;
+}
+
 VICTIM long call_right(Right& right, long x) {
   return right.right(x);
 }
@@ -92,6 +105,16 @@ VICTIM long call_anonymous(long x) {
 VICTIM long call_virtual(long x) {
   space::Both both;
   return space::call_right(both, x);
+}
+
+VICTIM long call_tagged(long x) {
+  return space::tagged(x);
+}
+VICTIM long call_pair(long x) {
+  return space::paired<int, long>(static_cast<int>(x), x);
+}
+VICTIM long call_less(long x) {
+  return space::Number{x} < space::Number{3} ? 1 : 0;
 }
 
 }  // extern "C"
