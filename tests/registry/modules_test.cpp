@@ -215,6 +215,28 @@ TEST(Modules, LoadingAndUnloadingProbedModulesGivesTheirThunksMemoryBack) {
   EXPECT_LE(mappings(), warm);
 }
 
+// Handlers of a library that is unloaded while a function is still running that they were called for.
+TEST(Modules, TheHandlersCodeMayBeUnloadedWhenUnregisterHasReturned) {
+  struct Flight {
+    fprobe probe{};
+    void* handlers = dlopen(HANDLERS_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+    unsigned long hits = 0;
+  } flight;
+  ASSERT_NE(flight.handlers, nullptr) << dlerror();
+  flight.probe.entry_handler = reinterpret_cast<fprobe_entry_cb>(dlsym(flight.handlers, "plugin_on_entry"));
+  flight.probe.exit_handler = reinterpret_cast<fprobe_exit_cb>(dlsym(flight.handlers, "plugin_on_exit"));
+  const char* names[] = {"calls_back"};
+  ASSERT_EQ(register_fprobe_syms(&flight.probe, names, 1), 0) << fprobe_last_error();
+  const auto end_probe = [](void* argument) -> long {
+    auto& in = *static_cast<Flight*>(argument);
+    in.hits = reinterpret_cast<unsigned long (*)()>(dlsym(in.handlers, "plugin_hits"))();
+    return unregister_fprobe(&in.probe) + dlclose(in.handlers);
+  };
+  EXPECT_EQ(calls_back(end_probe, &flight), 1);
+  EXPECT_EQ(flight.hits, 1u);
+  EXPECT_EQ(dlopen(HANDLERS_PLUGIN, RTLD_NOW | RTLD_NOLOAD), nullptr) << "the code is there still";
+}
+
 TEST(Modules, ComeAndGoWhileOtherThreadsRegisterAndCall) {
   std::atomic<bool> stop{false};
   std::atomic<unsigned long> calls{0}, wrong{0}, attached{0};

@@ -29,6 +29,12 @@ bool is_same_module(const LoadedImage& a, const LoadedImage& b) noexcept {
          a.path == b.path;
 }
 
+bool is_same_site(const FoundSite& a, const FoundSite& b) noexcept {
+  return a.ip == b.ip && a.function == b.function && a.kind == b.kind && a.shape.form == b.shape.form &&
+         a.shape.length == b.shape.length && a.shape.patch_offset == b.shape.patch_offset &&
+         a.shape.nested == b.shape.nested && std::memcmp(a.original, b.original, a.shape.length) == 0;
+}
+
 }  // namespace
 
 // --- Module ----------------------------------------------------------------------------------------------------------
@@ -115,17 +121,28 @@ Result<void> Module::seal_thunks() {
   return sealed;
 }
 
-bool Module::still_holds_our_text() const noexcept {
+Module::Text Module::whose_text() const noexcept {
   bool some_changed = false;
   for (const SiteRecord& record : sites_) {
     const std::size_t length = record.found.shape.length;
     if (std::memcmp(record.text, record.found.original, length) == 0) continue;  // looks the same either way
     some_changed = true;
     // One site of ours is enough: a debugger changes single sites, a fresh mapping changes all.
-    if (std::memcmp(reinterpret_cast<const void*>(record.found.ip), record.text, length) == 0) return true;
+    if (std::memcmp(reinterpret_cast<const void*>(record.found.ip), record.text, length) == 0) return Text::kOurs;
   }
-  // Nothing tells (sites whose idle form is the file's own): only the main program is certain to be the same.
-  return !some_changed && image_.is_main;
+  if (some_changed) return Text::kFresh;
+  return image_.is_main ? Text::kOurs : Text::kUntold;
+}
+
+bool Module::has_sites_of(const Module& scanned) const noexcept {
+  return std::equal(sites_.begin(), sites_.end(), scanned.sites_.begin(), scanned.sites_.end(),
+                    [](const SiteRecord& a, const SiteRecord& b) { return is_same_site(a.found, b.found); });
+}
+
+void Module::become(Module& scanned) noexcept {
+  image_ = std::move(scanned.image_);
+  refused_ = std::move(scanned.refused_);
+  names_ = nullptr;
 }
 
 // --- ModuleSet -------------------------------------------------------------------------------------------------------
@@ -150,15 +167,24 @@ Result<ModuleSet::Changes> ModuleSet::refresh() {
   std::vector<std::size_t> kept(snapshot->images.size());
   for (std::size_t i = 0; i < present.size(); ++i) {
     kept[i] = index_of(snapshot->images[i]);
-    if (kept[i] < modules_.size() && (!some_unloaded || modules_[kept[i]]->still_holds_our_text())) continue;
-    kept[i] = modules_.size();
+    const Module* const old = kept[i] < modules_.size() ? modules_[kept[i]].get() : nullptr;
+    const Module::Text text = old == nullptr  ? Module::Text::kFresh
+                              : some_unloaded ? old->whose_text()
+                                              : Module::Text::kOurs;
+    if (text == Module::Text::kOurs) continue;
     Result<std::unique_ptr<Module>> loaded = Module::load(snapshot->images[i], known);
     if (!loaded.ok()) return loaded.error();
     present[i] = std::move(*loaded);
+    // If it stayed, frames in flight and threads in thunks need what the old one has; else nobody does.
+    if (text == Module::Text::kUntold && old->has_sites_of(*present[i])) continue;
+    kept[i] = modules_.size();
     changes.added.push_back(present[i].get());
   }
-  for (std::size_t i = 0; i < present.size(); ++i)
-    if (kept[i] < modules_.size()) present[i] = std::move(modules_[kept[i]]);
+  for (std::size_t i = 0; i < present.size(); ++i) {
+    if (kept[i] == modules_.size()) continue;
+    if (present[i] != nullptr) modules_[kept[i]]->become(*present[i]);
+    present[i] = std::move(modules_[kept[i]]);
+  }
   for (std::unique_ptr<Module>& module : modules_)
     if (module != nullptr) changes.departed.push_back(std::move(module));
   modules_ = std::move(present);

@@ -58,8 +58,13 @@ class Module {
   [[nodiscard]] Result<void> make_site(SiteRecord& record);
   [[nodiscard]] Result<void> seal_thunks();
 
-  // False when the text is fresh from the file although we changed it: unloaded and loaded again at the same place.
-  [[nodiscard]] bool still_holds_our_text() const noexcept;
+  // Whether the text is as we left it, or fresh from the file: then it was unloaded and loaded again at the same place.
+  enum class Text { kOurs, kFresh, kUntold };  // kUntold: we left it as the file has it
+  [[nodiscard]] Text whose_text() const noexcept;
+  // What is loaded now, scanned: are its sites the ones of this module, byte by byte?
+  [[nodiscard]] bool has_sites_of(const Module& scanned) const noexcept;
+  // After both: whatever happened, this module's Sites and thunks serve for `scanned`, of which it takes the rest.
+  void become(Module& scanned) noexcept;
 
  private:
   explicit Module(const LoadedImage& image) : image_(image) {}
