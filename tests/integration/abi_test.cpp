@@ -134,6 +134,17 @@ TEST(Preserved, ErrnoAtBothEnds) {
   });
 }
 
+TEST(Preserved, ErrnoOverAThreadsFirstHit) {
+  Probe probe;
+  ATTACH(probe, "set_errno");
+  std::thread([] {
+    errno = 11;
+    EXPECT_EQ(set_errno(22), 11);
+    EXPECT_EQ(errno, 22);
+  }).join();
+  EXPECT_EQ(probe.exits, 1u);
+}
+
 TEST(Preserved, ErrnoWhenTheBodyIsSkipped) {
   Probe probe;
   probe.on_entry = [](const Hit& hit) {
@@ -163,6 +174,57 @@ TEST(Preserved, RoundingModeOfBothUnits) {
     }
     std::fesetround(FE_TONEAREST);
   });
+}
+
+// Flush to zero and denormals are zero; 53 bits of precision in the x87 unit.
+TEST(Preserved, ControlBitsOfBothUnits) {
+  Disturbed().check("convert", [] {
+    unsigned vector_before = 0, vector_after = 0;
+    unsigned short before = 0, after = 0;
+    asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(vector_before), "=m"(before));
+    const unsigned vector_control = vector_before | 0x8040;
+    const auto control = static_cast<unsigned short>((before & ~0x300) | 0x200);
+    asm volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(vector_control), "m"(control));
+    EXPECT_EQ(convert(3.0), 3);
+    asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(vector_after), "=m"(after));
+    asm volatile("ldmxcsr %0\n\tfldcw %1" : : "m"(vector_before), "m"(before));
+    EXPECT_EQ(vector_after & ~0x3fu, vector_control & ~0x3fu);  // but for the sticky flags
+    EXPECT_EQ(after, control);
+  });
+}
+
+// The exceptions that are raised in each unit.
+struct Raised {
+  unsigned vector = 0;
+  unsigned short x87 = 0;
+};
+Raised raised() {
+  Raised now;
+  asm volatile("stmxcsr %0\n\tfnstsw %1" : "=m"(now.vector), "=m"(now.x87));
+  return {now.vector & FE_ALL_EXCEPT, static_cast<unsigned short>(now.x87 & FE_ALL_EXCEPT)};
+}
+void divide_by_zero_in_both_units() {
+  volatile double zero = 0, result = 1 / zero;
+  volatile long double long_zero = 0, long_result = 1 / long_zero;
+  (void)result, (void)long_result;
+}
+
+TEST(StickyFlags, RaisedByAHandlerAtEitherEndStayRaised) {
+  for (const Ends end : {kEntry, kExit}) {
+    Probe probe(end);
+    probe.on_entry = [](const Hit&) {
+      divide_by_zero_in_both_units();
+      return 0;
+    };
+    probe.on_exit = [](const Hit&) { divide_by_zero_in_both_units(); };
+    ATTACH(probe, "twice");
+    std::feclearexcept(FE_ALL_EXCEPT);
+    ASSERT_EQ(raised().vector + raised().x87, 0u);
+    EXPECT_EQ(twice(1), 2);
+    EXPECT_NE(raised().vector & FE_DIVBYZERO, 0u);
+    EXPECT_NE(raised().x87 & FE_DIVBYZERO, 0);
+    std::feclearexcept(FE_ALL_EXCEPT);
+  }
 }
 
 // Calls `function(argument)` with known values in the callee-saved registers; counts those that changed.

@@ -1,4 +1,6 @@
 // Unregistering, disabling and registering anew while calls and handlers are in flight.
+#include <sys/mman.h>
+
 #include <cerrno>
 #include <memory>
 
@@ -18,15 +20,38 @@ TEST(Unregister, DoesNotWaitForTheProbedFunctionItself) {
   EXPECT_EQ(probe.nmissed, 0u);
 }
 
-TEST(Unregister, TheStructMayBeFreedWhileFramesAreInFlight) {
-  auto probe = std::make_unique<Probe>();
+// Whoever looks at a struct that was freed takes a fault.
+struct UnmapProbe {
+  void operator()(Probe* probe) const {
+    probe->~Probe();
+    munmap(probe, sizeof *probe);
+  }
+};
+using MappedProbe = std::unique_ptr<Probe, UnmapProbe>;
+MappedProbe map_probe() {
+  void* const memory = mmap(nullptr, sizeof(Probe), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return MappedProbe(new (memory) Probe);
+}
+
+// Ends the probe of two calls in flight by `end`, frees it, and lets them return.
+void expect_the_struct_may_be_freed_after(int (*end)(fprobe*)) {
+  MappedProbe probe = map_probe();
   probe->entry_data_size = 15 * sizeof(long);
   ATTACH(*probe, "call_back");
   BlockedCall first, second;
-  ASSERT_EQ(unregister_fprobe(probe.get()), 0);
+  ASSERT_EQ(end(probe.get()), 0);
   probe.reset();
   EXPECT_EQ(first.finish(), BlockedCall::kExpected);
+  EXPECT_EQ(call_back([](void*) { return 0L; }, nullptr), 1);
   EXPECT_EQ(second.finish(), BlockedCall::kExpected);
+}
+
+TEST(Unregister, TheStructMayBeFreedWhileFramesAreInFlight) {
+  expect_the_struct_may_be_freed_after(&unregister_fprobe);
+}
+TEST(UnregisterAsync, TheStructMayBeFreedAfterSynchronizeWhileFramesAreInFlight) {
+  expect_the_struct_may_be_freed_after(
+      [](fprobe* probe) { return unregister_fprobe_async(probe) + fprobe_synchronize(); });
 }
 
 TEST(Unregister, FromTheSameThreadInsideTheFunctionLetsItReturnRight) {

@@ -176,6 +176,22 @@ TEST(NoFrame, ACancelledExitIsNotMissed) {
   expect_misses(probe, FPROBE_MISS_NO_FRAME, 12);
 }
 
+// More than the address space, more than a long, negative, no number at all.
+TEST(NoFrame, AnAbsurdLimitIsTakenForAPossibleOne) {
+  for (const char* const limit :
+       {"FPROBE_SHADOW_STACK_FRAMES=18446744073709551615", "FPROBE_SHADOW_STACK_FRAMES=0x7fffffffffffffff",
+        "FPROBE_SHADOW_STACK_FRAMES=99999999999999999999999", "FPROBE_SHADOW_STACK_FRAMES=-1",
+        "FPROBE_SHADOW_STACK_FRAMES=many", "FPROBE_SHADOW_STACK_FRAMES=0", "FPROBE_SHADOW_STACK_FRAMES="}) {
+    if (!in_process_with(limit)) continue;
+    Probe probe;
+    ATTACH(probe, "deep");
+    EXPECT_EQ(deep(1000), 1000);
+    EXPECT_EQ(probe.exits, 1001u);
+    expect_misses(probe, FPROBE_MISS_NO_FRAME, 0);
+    return;
+  }
+}
+
 TEST(NoFrame, AnEntryProbeNeedsNoFrame) {
   if (!in_process_with("FPROBE_SHADOW_STACK_FRAMES=1")) return;
   Probe probe(kEntry);

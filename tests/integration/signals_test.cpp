@@ -149,17 +149,26 @@ void try_unregister(int) {
   g_code = unregister_fprobe(g_probe);
 }
 
-TEST(SignalOverAHandler, UnregisterIsRefusedThere) {
-  const SignalHandler handler(&try_unregister);
-  Probe outer(kEntry), other;
-  outer.on_entry = [](const Hit&) { return raise(SIGUSR1); };
-  ATTACH(outer, "twice");
-  ATTACH(other, "thrice");
-  g_probe = &other;
-  g_code = 0;
-  twice(1);
-  EXPECT_EQ(g_code, -EDEADLK);
-  EXPECT_TRUE(fprobe_is_registered(&other));
+void expect_unregister_is_refused(int flags) {
+  const SignalHandler handler(&try_unregister, flags);
+  for (const Ends end : {kEntry, kExit}) {
+    Probe outer(end), other;
+    outer.on_entry = [](const Hit&) { return raise(SIGUSR1); };
+    outer.on_exit = [](const Hit&) { raise(SIGUSR1); };
+    ATTACH(outer, "twice");
+    ATTACH(other, "thrice");
+    for (Probe* const probe : {&other, &outer}) {
+      g_probe = probe;
+      g_code = 0;
+      twice(1);
+      EXPECT_EQ(g_code, -EDEADLK);
+      EXPECT_TRUE(fprobe_is_registered(probe));
+    }
+  }
+}
+
+TEST(SignalOverAHandler, UnregisterIsRefusedThereAtBothEnds) {
+  expect_unregister_is_refused(0);
 }
 
 // (unregister allocates: ThreadSanitizer objects to that in any signal handler, even one that interrupts nothing.)
@@ -229,6 +238,11 @@ TEST(SignalOnAnAlternateStack, ThatIsALocalArrayFurtherUpLeavesTheInterruptedHan
   EXPECT_EQ(kept, 77);
   EXPECT_EQ(inner.exits, 1u);
   EXPECT_EQ(inner.nmissed + outer.nmissed, 0u);
+}
+
+TEST(SignalOnAnAlternateStack, UnregisterIsRefusedOverAHandler) {
+  const AlternateStack stack;
+  expect_unregister_is_refused(SA_ONSTACK);
 }
 
 TEST(SignalOnAnAlternateStack, ProbesFireOverAHandler) {

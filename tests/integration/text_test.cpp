@@ -116,6 +116,16 @@ TEST(Text, IsIdleAgainAtTheNextRegisterAfterAnAsynchronousUnregister) {
   EXPECT_EQ(bytes_at(site, 6), before);
 }
 
+TEST(Text, IsIdleAgainAtTheNextUnregisterAfterAnAsynchronousUnregister) {
+  const auto before = all_text();
+  Probe probe, other;
+  ATTACH(probe, "twice");
+  ATTACH(other, "thrice");
+  ASSERT_EQ(unregister_fprobe_async(&probe), 0);
+  ASSERT_EQ(unregister_fprobe(&other), 0);
+  EXPECT_TRUE(all_text() == before);
+}
+
 TEST(Text, OfAProbedFunctionDiffersFromItsIdleForm) {
   const unsigned long site = site_of("twice");
   ASSERT_NE(site, 0u);
