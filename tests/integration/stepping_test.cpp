@@ -1,6 +1,6 @@
-// The unregister promise at every single instruction of a hit.
+// The promises that hold at every single instruction of a hit: unregister's, and that a hit may be interrupted anywhere.
 //
-// A thread runs one call of a probed function step by step (the trap flag; SIGTRAP comes after each instruction) and
+// Unregister: a thread runs one call of a probed function step by step (the trap flag; SIGTRAP comes after each instruction) and
 // stops at instruction k.  Meanwhile another thread unregisters the probe.  Either that returns while the first one
 // stands there, and then no handler may run when it goes on; or it waits, and then the first one may go on.  For every
 // k until the call has no more instructions.
@@ -91,6 +91,84 @@ TEST(Unregister, KeepsItsPromiseAtEveryInstructionOfAHit) {
   while (SteppedCall(instruction).run() && !HasFailure()) ++instruction;
   sigaction(SIGTRAP, &before, nullptr);
   EXPECT_GT(instruction, 100);  // both halves of the hit
+}
+
+// A signal comes after each instruction of a call, and its handler calls a probed function.
+class InterruptedCall {
+ public:
+  InterruptedCall() {
+    // Handlers of some length, with a hit of their own that is recursion.
+    outer_.on_entry = [](const Hit&) { return static_cast<int>(twice(0)); };
+    outer_.on_exit = [](const Hit&) { twice(0); };
+    EXPECT_EQ(outer_.attach({"twice"}), 0) << fprobe_last_error();
+    EXPECT_EQ(inner_.attach({"thrice"}), 0) << fprobe_last_error();
+  }
+
+  void run() {
+    current_ = this;
+    asm volatile("pushfq\n\torq %0, (%%rsp)\n\tpopfq" : : "i"(kTrapFlag) : "memory", "cc");
+    const long result = twice(21);
+    asm volatile("pushfq\n\tandq %0, (%%rsp)\n\tpopfq" : : "i"(~kTrapFlag) : "memory", "cc");
+    current_ = nullptr;
+    EXPECT_EQ(result, 42);
+  }
+  void expect_all_fired() const {
+    EXPECT_GT(signals_, 200u);
+    EXPECT_EQ(wrong_, 0u);
+    EXPECT_EQ(outer_.entries, 1u);
+    EXPECT_EQ(outer_.exits, 1u);
+    EXPECT_EQ(outer_.missed(FPROBE_MISS_RECURSION), 2u);
+    EXPECT_EQ(inner_.entries, signals_);
+    EXPECT_EQ(inner_.exits, signals_);
+    EXPECT_EQ(inner_.nmissed, 0u);
+  }
+
+  static void on_trap(int) {
+    InterruptedCall* const self = current_;
+    if (self == nullptr) return;
+    ++self->signals_;
+    if (thrice(5) != 15) ++self->wrong_;
+  }
+
+ private:
+  static InterruptedCall* current_;
+  unsigned long signals_ = 0, wrong_ = 0;
+  Probe outer_, inner_;
+};
+
+InterruptedCall* InterruptedCall::current_ = nullptr;
+
+void expect_hits_can_be_interrupted(const std::function<void(InterruptedCall&)>& run) {
+  struct sigaction action {
+  }, before{};
+  action.sa_handler = &InterruptedCall::on_trap;
+  sigaction(SIGTRAP, &action, &before);
+  {
+    InterruptedCall call;
+    run(call);
+    call.expect_all_fired();
+  }
+  sigaction(SIGTRAP, &before, nullptr);
+}
+
+TEST(SignalAtEveryInstructionOfAHit, FindsProbesThatFire) {
+  expect_hits_can_be_interrupted([](InterruptedCall& call) { call.run(); });
+}
+TEST(SignalAtEveryInstructionOfAHit, OfAThreadThatExistedBeforeFindsProbesThatFire) {
+  Gate go;
+  InterruptedCall* call = nullptr;
+  std::thread thread([&] {
+    go.wait();
+    call->run();
+  });
+  expect_hits_can_be_interrupted([&](InterruptedCall& made) {
+    call = &made;
+    go.open();
+    thread.join();
+  });
+}
+TEST(SignalAtEveryInstructionOfAHit, OfANewThreadFindsProbesThatFire) {
+  expect_hits_can_be_interrupted([](InterruptedCall& call) { std::thread([&] { call.run(); }).join(); });
 }
 
 }  // namespace
