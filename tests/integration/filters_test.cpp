@@ -176,8 +176,25 @@ TEST(Filters, LeaveOutTheHandlersOfRegisteredProbes) {
   const char* names[] = {"func1"};
   ASSERT_EQ(register_fprobe_syms(&probe, names, 1), 0) << fprobe_last_error();
   EXPECT_EQ(count("func*"), 3);  // without func3
+  Probe filtered(kEntry);
+  ASSERT_EQ(register_fprobe(&filtered, in_module("func*").c_str(), nullptr), 0) << fprobe_last_error();
+  func3(1);
+  EXPECT_EQ(filtered.entries, 0u);
+  func2(1);
+  EXPECT_EQ(filtered.entries, 1u);
   ASSERT_EQ(unregister_fprobe(&probe), 0);
   EXPECT_EQ(count("func*"), 4);
+  // An exit handler alike; one that is named is meant.
+  probe.entry_handler = nullptr;
+  probe.exit_handler = reinterpret_cast<fprobe_exit_cb>(reinterpret_cast<void*>(&func2));
+  ASSERT_EQ(register_fprobe_syms(&probe, names, 1), 0) << fprobe_last_error();
+  EXPECT_EQ(count("func*"), 3);
+  EXPECT_EQ(count("func2"), -ENOENT);
+  Probe named(kEntry);
+  ATTACH(named, "func2");
+  func2(1);
+  EXPECT_EQ(named.entries, 1u);
+  ASSERT_EQ(unregister_fprobe(&probe), 0);
 }
 
 }  // namespace

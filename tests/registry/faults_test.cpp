@@ -218,11 +218,14 @@ TEST(RegisterWithFaults, AnyOperatorNew) {
   for (Registering registering : {by_names, by_filter, by_addresses}) expect_all_or_nothing(failing_new(), registering);
 }
 TEST(RegisterWithFaults, AnyMapping) {
-  expect_all_or_nothing(failing_call("mmap", Call::kMmap, ENOMEM), by_names);
+  for (Registering registering : {by_names, by_filter, by_addresses})
+    expect_all_or_nothing(failing_call("mmap", Call::kMmap, ENOMEM), registering);
 }
 TEST(RegisterWithFaults, AnyProtectionIsRefused) {
-  expect_all_or_nothing(failing_call("mprotect", Call::kMprotect, EACCES), by_names);
-  expect_all_or_nothing(failing_call("mprotect", Call::kMprotect, EPERM), by_names, true);
+  for (Registering registering : {by_names, by_filter, by_addresses}) {
+    expect_all_or_nothing(failing_call("mprotect", Call::kMprotect, EACCES), registering);
+    expect_all_or_nothing(failing_call("mprotect", Call::kMprotect, EPERM), registering, true);
+  }
 }
 
 // A second probe on the same functions: then lists are replaced, and the replaced ones must survive a failure.

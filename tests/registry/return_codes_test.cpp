@@ -107,6 +107,46 @@ TEST_P(RegisterCodes, ABadTargetIsRefusedWithASentenceAndNothingIsPatched) {
 INSTANTIATE_TEST_SUITE_P(All, RegisterCodes, ::testing::ValuesIn(kCalls),
                          [](const auto& param) { return std::string(param.param.name); });
 
+TEST(RegisterCodes, AFilterThatMatchesNothingIsRefusedWithItsWords) {
+  Probe probe;
+  struct {
+    const char *filter, *notfilter, *word;
+  } const cases[] = {{"no_such_function", nullptr, "no_such_function"},
+                     {"first_victim", "first*", "first*"},
+                     {"first_victim", "*", "first_victim"},
+                     {"first_victim,!first_victim", "", "first_victim"},
+                     {"", nullptr, "filter"}};
+  for (const auto& each : cases) {
+    EXPECT_EQ(register_fprobe(&probe, each.filter, each.notfilter), -ENOENT) << each.filter;
+    EXPECT_NE(std::strstr(fprobe_last_error(), each.word), nullptr) << fprobe_last_error();
+    EXPECT_FALSE(fprobe_is_registered(&probe));
+  }
+}
+
+TEST(RegisterCodes, AMalformedNotfilterIsInvalidEvenIfNothingMatches) {
+  Probe probe;
+  for (const char* const filter : {"first_victim", "no_such_function"})
+    for (const char* const notfilter : {"first[", "first\\", "first,,second", ",first", "first,"})
+      EXPECT_EQ(register_fprobe(&probe, filter, notfilter), -EINVAL) << filter << " without " << notfilter;
+}
+
+TEST(RegisterCodes, ANullOrEmptyNotfilterExcludesNothing) {
+  for (const char* const notfilter : {static_cast<const char*>(nullptr), ""}) {
+    Probe probe;
+    ASSERT_EQ(register_fprobe(&probe, "first_victim,second_victim", notfilter), 0) << fprobe_last_error();
+    EXPECT_EQ(first_victim(1) + second_victim(1), 5);
+    EXPECT_EQ(probe.entries, 2u);
+    EXPECT_EQ(unregister_fprobe(&probe), 0);
+  }
+}
+
+TEST_P(RegisterCodes, BothHandlersNullIsAccepted) {
+  probe_.entry_handler = nullptr;
+  ASSERT_EQ(GetParam().valid(&probe_), 0) << fprobe_last_error();
+  EXPECT_EQ(first_victim(1), 2);
+  EXPECT_EQ(unregister_fprobe(&probe_), 0);
+}
+
 TEST(RegisterCodes, CountsThatAreNotPositiveAreInvalid) {
   Probe probe;
   unsigned long addresses[] = {reinterpret_cast<unsigned long>(&first_victim)};
@@ -127,12 +167,27 @@ TEST(RegisterCodes, WhatIsNotBuiltYetIsNotSupported) {
 }
 
 TEST(CountCodes, AreThoseOfRegister) {
-  EXPECT_EQ(fprobe_count_ips_from_filter("first_victim", nullptr), 1);
-  EXPECT_EQ(fprobe_count_ips_from_filter("first_victim", "first*"), -ENOENT);
-  EXPECT_EQ(fprobe_count_ips_from_filter(nullptr, nullptr), -EINVAL);
-  EXPECT_EQ(fprobe_count_ips_from_filter("", nullptr), -ENOENT);
-  EXPECT_EQ(fprobe_count_ips_from_filter("first_victim\\", nullptr), -EINVAL);
-  EXPECT_EQ(fprobe_count_ips_from_filter("first_victim", "["), -EINVAL);
+  struct {
+    const char *filter, *notfilter;
+    int code;
+  } const cases[] = {{"first_victim", nullptr, 1},
+                     {"first_victim,second_victim,first_victim", "third*", 2},
+                     {"first_victim", "first*", -ENOENT},
+                     {nullptr, nullptr, -EINVAL},
+                     {"", nullptr, -ENOENT},
+                     {"no_such_function", nullptr, -ENOENT},
+                     {"first_victim\\", nullptr, -EINVAL},
+                     {"first_victim", "[", -EINVAL}};
+  for (const auto& each : cases) {
+    Probe probe;
+    EXPECT_EQ(fprobe_count_ips_from_filter(each.filter, each.notfilter), each.code);
+    const int code = register_fprobe(&probe, each.filter, each.notfilter);
+    EXPECT_EQ(code, each.code < 0 ? each.code : 0);
+    if (code != 0) continue;
+    first_victim(1), second_victim(1), third_victim(1);
+    EXPECT_EQ(probe.entries, static_cast<unsigned long>(each.code));
+    EXPECT_EQ(unregister_fprobe(&probe), 0);
+  }
 }
 
 TEST(ListCodes, PassTheFirstNonZeroAnswerOn) {
@@ -222,10 +277,12 @@ void expect_one_winner(const Act& act, int losers_code) {
   EXPECT_EQ(losers, kThreads - 1);
 }
 
+// In each way to register.
 TEST(Races, OfThirtyTwoThreadsThatRegisterOrUnregisterOneStructOneWins) {
   Probe probe;
-  for (int round = 0; round < 20; ++round) {
-    expect_one_winner([&] { return register_fprobe_syms(&probe, g_names, 1); }, -EEXIST);
+  for (int round = 0; round < 21; ++round) {
+    const Call& call = kCalls[round % 3];
+    expect_one_winner([&] { return call.valid(&probe); }, -EEXIST);
     EXPECT_TRUE(fprobe_is_registered(&probe));
     const bool waits = round % 2 == 0;
     expect_one_winner([&] { return waits ? unregister_fprobe(&probe) : unregister_fprobe_async(&probe); }, -EINVAL);
