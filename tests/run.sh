@@ -37,7 +37,7 @@ compile_and_test() {
 needs_for_all="g++ cmake ninja-build libgtest-dev libcapstone-dev libzydis-dev libunwind-dev gdb binutils"
 needs_for_clang="clang-19 lld-19"
 # What reads files made by every compiler and linker, or builds the package anew, is the plain stage's.
-victims="package;targets;layers;fuzz;unit/decode_test;unit/site_scan_test;unit/odd_code_test"
+victims="package;targets;layers;map;fuzz;unit/decode_test;unit/site_scan_test;unit/odd_code_test"
 
 stage_plain() {
   # shellcheck disable=SC2086  # lists are meant to be split

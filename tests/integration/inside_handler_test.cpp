@@ -190,12 +190,13 @@ TEST(InsideAHandler, AnythingMayBeCalledAtBothEnds) {
     ATTACH(other, "thrice");
     std::string text;
     long result = 0;
-    inside_handler(end, [&] {
+    const int sites = inside_handler(end, [&] {
       text = use_the_c_library();
       result = use_threads_and_processes();
       return fprobe_for_each_site([](const fprobe_site*, void*) { return 0; }, nullptr) +
              fprobe_count_ips_from_filter("thrice", nullptr);
     });
+    EXPECT_EQ(sites, 1);
     EXPECT_EQ(text, expected);
     EXPECT_EQ(result, 3);
     EXPECT_EQ(other.exits, 1u);  // on the thread; the child counts for itself
