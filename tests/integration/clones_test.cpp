@@ -71,6 +71,7 @@ TEST(Clones, AreSelectedAndLeftOutByFiltersAlike) {
   ASSERT_EQ(register_by(clone, "_ZN5space6scaled*.constprop.*", nullptr), 0) << fprobe_last_error();
   EXPECT_EQ(fired_in_scaled(clone), (Fired{0, 1}));
   EXPECT_EQ(register_by(none, "space::scaled", "space::scaled"), -ENOENT);
+  EXPECT_EQ(fprobe_count_ips_from_filter((in_module + "summed," + in_module + "part[e]d").c_str(), nullptr), 2);
 }
 
 }  // namespace

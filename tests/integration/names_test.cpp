@@ -168,13 +168,16 @@ TEST(Operators, AnswerToTheirDemangledName) {
 }
 
 TEST(Operators, OpenNoBracketsInAFilter) {
-  const std::string filter = in_module("space::operator<") + "," + in_module("space::Number::operator()");
+  const std::string filter = in_module("space::operator<") + "," + in_module("twice") + "," +
+                             in_module("space::operator>") + "," + in_module("space::Number::operator()");
   Probe probe;
   ASSERT_EQ(register_fprobe(&probe, filter.c_str(), nullptr), 0) << fprobe_last_error();
-  EXPECT_EQ(call_less(2), 1);
-  EXPECT_EQ(probe.entries, 1u);
+  EXPECT_EQ(call_compare(2), 1);
+  EXPECT_EQ(call_compare(4), 2);
+  EXPECT_EQ(probe.entries, 4u);
   EXPECT_EQ(call_operator(3), 21);
-  EXPECT_EQ(probe.entries, 2u);
+  EXPECT_EQ(twice(3), 6);
+  EXPECT_EQ(probe.entries, 6u);
 }
 
 TEST(AnonymousNamespaces, AnswerToTheirDemangledName) {

@@ -115,7 +115,7 @@ long call_anonymous(long x); /* 11 x */
 long call_virtual(long x);   /* 13 x, through a thunk */
 long call_tagged(long x);    /* 17 x, by a function with an ABI tag */
 long call_pair(long x);      /* 2 x, by a template with two arguments and a function of two parameters */
-long call_less(long x);      /* whether x < 3, by an operator */
+long call_compare(long x);   /* 1 if x < 3, 2 if x > 3, by operators */
 
 #ifdef __cplusplus
 }

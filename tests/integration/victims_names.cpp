@@ -61,6 +61,9 @@ VICTIM long paired(A a, B b) {
 VICTIM bool operator<(const Number& a, const Number& b) {
   return a.value < b.value;
 }
+VICTIM bool operator>(const Number& a, const Number& b) {
+  return a.value > b.value;
+}
 
 VICTIM long call_right(Right& right, long x) {
   return right.right(x);
@@ -113,8 +116,8 @@ VICTIM long call_tagged(long x) {
 VICTIM long call_pair(long x) {
   return space::paired<int, long>(static_cast<int>(x), x);
 }
-VICTIM long call_less(long x) {
-  return space::Number{x} < space::Number{3} ? 1 : 0;
+VICTIM long call_compare(long x) {
+  return (space::Number{x} < space::Number{3} ? 1 : 0) + (space::Number{x} > space::Number{3} ? 2 : 0);
 }
 
 }  // extern "C"
