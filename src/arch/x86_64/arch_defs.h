@@ -27,6 +27,14 @@ enum class SiteForm : std::uint8_t {
   kNops,               // 90 × n, n >= 5                 gcc patchable: a thread can stand between them
   kNopRun,             // one long nop, 6 <= n <= 15     clang patchable (more nops may follow, they are left alone)
 };
+
+// Where a site's function keeps its return slot when the site is reached.
+enum class FrameForm : std::uint8_t {
+  kEntry,      // (%rsp), or 8(%rsp) in a nested function
+  kPointer,    // 8(%rbp): the site lies behind a prologue (-pg)
+  kRealigned,  // likewise, but 8(%rbp) is a copy: the caller's stack pointer was saved in a word below rbp
+};
+
 inline constexpr std::uint8_t kBreakpoint[] = {0xcc};  // int3, as debuggers write it
 inline constexpr std::size_t kMaxPltHead = 11;  // bytes of a PLT slot in front of its jump, at most: endbr64; mov; bnd
 

@@ -1,24 +1,26 @@
-// The entry half of a hit, between a thunk's head and its tail.
+// The entry half of a hit, between a thunk's head and its tail.  Two doors: for sites that are a function's first
+// instruction, and for sites behind a prologue (-pg).
 //
 // On arrival (jmp from a thunk):
 //     r11        the Site
-//     (%rsp)     the return slot: the true return address into the caller (a thunk popped a nested function's chain)
+//     (%rsp)     first door: the return slot, the true return address into the caller (a thunk popped a nested
+//                function's chain); second door: anything, the function's frame is found through rbp
 //     live       rdi rsi rdx rcx r8 r9, al (varargs), r10 (static chain), xmm0-7, and everything callee-saved
 //
-// The stack after saving; CFA is the slot's address and "our return address" is the function itself, so a backtrace from
-// a handler shows the function, then its caller, and never a thunk:
+// The stack after saving; CFA is rsp on arrival and "our return address" is the function itself, so a backtrace from a
+// handler shows the function, then its caller, and never a thunk:
 //
-//     slot       true return address        (dispatch replaces it by the stub when an exit is due)
-//     slot-8     site.resume                ◄─ return address of this frame in the eyes of an unwinder
-//     slot-16    caller's rbp               ◄─ rbp
-//     slot-24    the stub to plant
-//     ...        ftrace_regs                ◄─ rsp, 16-byte aligned
+//     rsp        on arrival             (first door: the slot; dispatch replaces it by the stub when an exit is due)
+//     rsp-8      site.resume            ◄─ return address of this frame in the eyes of an unwinder
+//     rsp-16     rbp on arrival         ◄─ rbp
+//     rsp-24     the stub to plant
+//     ...        ftrace_regs            ◄─ rsp, 16-byte aligned
 #include "asm.h"
 
 #define FRAME_SIZE (REGS_SIZE + 16)
 
-fprobe_function fprobe_entry_code
-        .cfi_startproc
+// Everything that both doors save; rdi: site, rsi: regs.
+.macro save_hit
         // Before the push CFA = rsp+8 names the caller; after it the same rule names the function.
         pushq   SITE_RESUME(%r11)
         pushq   %rbp
@@ -41,11 +43,12 @@ fprobe_function fprobe_entry_code
         movq    %rax, REGS_BP(%rsp)
         leaq    16(%rbp), %rax
         movq    %rax, REGS_SP(%rsp)
-        movq    %r11, %rdi                      // rdi: site
-        movq    %rsp, %rsi                      // rsi: regs
-        call    fprobe_enter                    // rax: where to go on, rdx: stub to plant or 0
-        movq    %rax, %r11
-        movq    %rdx, -8(%rbp)
+        movq    %r11, %rdi
+        movq    %rsp, %rsi
+.endm
+
+// Everything but rdx and the stack pointer; r11: where to go on.
+.macro restore_hit
         restore_vectors 0, 7
         movq    REGS_R10(%rsp), %r10
         movq    REGS_AX(%rsp), %rax
@@ -54,13 +57,26 @@ fprobe_function fprobe_entry_code
         movq    REGS_CX(%rsp), %rcx
         movq    REGS_SI(%rsp), %rsi
         movq    REGS_DI(%rsp), %rdi
-        testq   %rdx, %rdx
-        movq    REGS_DX(%rsp), %rdx
+.endm
+
+.macro leave_hit
         movq    %rbp, %rsp
         .cfi_def_cfa_register %rsp
         popq    %rbp
         .cfi_adjust_cfa_offset -8
         .cfi_restore %rbp
+.endm
+
+fprobe_function fprobe_entry_code
+        .cfi_startproc
+        save_hit
+        call    fprobe_enter                    // rax: where to go on, rdx: stub to plant or 0
+        movq    %rax, %r11
+        movq    %rdx, -8(%rbp)
+        restore_hit
+        testq   %rdx, %rdx
+        movq    REGS_DX(%rsp), %rdx
+        leave_hit
         jnz     .Lplant
         leaq    8(%rsp), %rsp                   // CFA = rsp+8 again names the caller
         jmp     *%r11
@@ -73,7 +89,23 @@ fprobe_function fprobe_entry_code
         .cfi_endproc
 fprobe_end fprobe_entry_code
 
-// Where a hit goes on whose body is skipped: the return values are in place, the slot holds the true return address.
+// The frame stays as it is: a return slot there can only be overwritten.
+fprobe_function fprobe_entry_behind_prologue
+        .cfi_startproc
+        save_hit
+        call    fprobe_enter_behind_prologue    // rax: where to go on
+        movq    %rax, %r11
+        restore_hit
+        movq    REGS_DX(%rsp), %rdx
+        leave_hit
+        leaq    8(%rsp), %rsp
+        jmp     *%r11
+        .cfi_endproc
+fprobe_end fprobe_entry_behind_prologue
+
+// --- Where a hit goes on whose body is skipped -------------------------------------------------------------------------
+//
+// The return values are in place, the slot holds the true return address.
 fprobe_function fprobe_skip_body
         .cfi_startproc
         ret
@@ -84,3 +116,60 @@ fprobe_unentered:
         int3
         .cfi_endproc
 fprobe_end fprobe_skip_body
+
+// Behind a prologue that changed no callee-saved register but rbp; r10: the slot.
+fprobe_function fprobe_skip_behind_prologue
+        .cfi_startproc
+        .cfi_def_cfa %rbp, 16
+        .cfi_offset %rbp, -16
+        movq    (%rbp), %rbp
+        .cfi_def_cfa %r10, 8
+        .cfi_restore %rbp
+        movq    %r10, %rsp
+        .cfi_def_cfa %rsp, 8
+        ret
+        .cfi_def_cfa %rbp, 16
+        .cfi_offset %rbp, -16
+        .globl  fprobe_unentered_behind_prologue
+        .hidden fprobe_unentered_behind_prologue
+fprobe_unentered_behind_prologue:
+        int3
+        .cfi_endproc
+fprobe_end fprobe_skip_behind_prologue
+
+// The same for a hit that goes on in another function, as if that had been called; r10: the slot, below rsp: where.
+fprobe_function fprobe_continue_elsewhere
+        .cfi_startproc
+        .cfi_def_cfa %rbp, 16
+        .cfi_offset %rbp, -16
+        movq    -8(%rsp), %r11
+        movq    (%rbp), %rbp
+        .cfi_def_cfa %r10, 8
+        .cfi_restore %rbp
+        movq    %r10, %rsp
+        .cfi_def_cfa %rsp, 8
+        jmp     *%r11
+        .cfi_endproc
+fprobe_end fprobe_continue_elsewhere
+
+// Behind code that may have changed them: the caller's lie in argument registers; r10: the slot.
+fprobe_function fprobe_skip_unwound
+        .cfi_startproc
+        .cfi_def_cfa %r10, 8
+        .cfi_offset %rbp, -16
+        .cfi_register %rbx, %rdi
+        .cfi_register %r12, %rsi
+        .cfi_register %r13, %rcx
+        .cfi_register %r14, %r8
+        .cfi_register %r15, %r9
+        movq    %rdi, %rbx
+        movq    %rsi, %r12
+        movq    %rcx, %r13
+        movq    %r8, %r14
+        movq    %r9, %r15
+        movq    (%rbp), %rbp
+        .cfi_restore %rbp
+        movq    %r10, %rsp
+        ret
+        .cfi_endproc
+fprobe_end fprobe_skip_unwound

@@ -85,16 +85,6 @@ constexpr Name kNames[] = {{"di", REGS_DI}, {"si", REGS_SI}, {"dx", REGS_DX}, {"
 
 }  // namespace
 
-void regs_apply_skip(ftrace_regs& regs) noexcept {
-  regs.ax = (regs.flags & kRegsStagedAx) != 0 ? regs.staged_ax : 0;
-  regs.dx = (regs.flags & kRegsStagedDx) != 0 ? regs.staged_dx : 0;
-  for (unsigned n = 0; n < 2; ++n) {
-    const unsigned long staged = n == 0 ? kRegsStagedXmm0 : kRegsStagedXmm1;
-    std::memset(regs.xmm[n], 0, sizeof regs.xmm[n]);
-    if ((regs.flags & staged) != 0) std::memcpy(regs.xmm[n], regs.staged_xmm[n], sizeof regs.staged_xmm[n]);
-  }
-}
-
 void regs_clear_results(ftrace_regs& regs) noexcept {
   regs.ax = regs.dx = 0;
   std::memset(regs.xmm[0], 0, 2 * sizeof regs.xmm[0]);

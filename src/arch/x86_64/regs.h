@@ -22,7 +22,12 @@ struct alignas(16) ftrace_regs {
   // Return values set at entry, for a skipped body: kept apart, since ax and dx still hold arguments there.
   unsigned long staged_ax, staged_dx;
   unsigned char staged_xmm[2][8];
+  unsigned long stack;  // entry behind a prologue: the stack pointer there
 };
+
+namespace libfprobe::detail::arch {
+struct SiteShape;
+}
 
 namespace libfprobe::detail {
 
@@ -41,8 +46,13 @@ static_assert(offsetof(ftrace_regs, sp) == REGS_SP && offsetof(ftrace_regs, flag
 static_assert(offsetof(ftrace_regs, return_address) == REGS_RETURN_ADDRESS);
 static_assert(offsetof(ftrace_regs, entry_ip) == REGS_ENTRY_IP && sizeof(ftrace_regs) == REGS_SIZE);
 
-// Return values become what the entry handlers staged (0 where nothing was set): the body is skipped.
-void regs_apply_skip(ftrace_regs& regs) noexcept;
+// The body is to be skipped: return values become what the entry handlers staged (0 where nothing was set).  Returns where
+// the hit goes on; 0: the function cannot be left at this site, nothing was changed.
+[[nodiscard]] std::uintptr_t regs_apply_skip(ftrace_regs& regs, const arch::SiteShape& shape) noexcept;
+// A handler set regs.ip: where the hit goes on, so that the code there finds the stack as the call left it.  Behind a
+// prologue that moved arguments there is no such way: the function goes on (`tail`).
+[[nodiscard]] std::uintptr_t regs_continue_at(ftrace_regs& regs, const arch::SiteShape& shape,
+                                              std::uintptr_t tail) noexcept;
 // Return values read 0: the function was left by an unwinding.
 void regs_clear_results(ftrace_regs& regs) noexcept;
 

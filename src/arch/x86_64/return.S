@@ -69,7 +69,8 @@ fprobe_stubs:
 //     live       rax rdx, xmm0-1 (return values), x87 st0-1, everything callee-saved
 //
 // CFA = rsp+8 with the slot at CFA-8: an unwinder goes from here to the stub, and by its expression to the caller; once
-// fprobe_leave wrote the true address into the slot, straight to the caller.  `ret` pops what the caller's call pushed.
+// fprobe_leave wrote the true address into the slot, straight to the caller.  `ret` pops what the caller's call pushed on
+// the return predictor; where the slot had been overwritten instead of planted, the function's own return popped that.
 fprobe_function fprobe_return_code
         .cfi_startproc
         .cfi_def_cfa_offset 0
@@ -91,7 +92,8 @@ fprobe_function fprobe_return_code
         movq    %rax, REGS_SP(%rsp)
         movl    %r11d, %edi                     // edi: thread of the stub
         movq    %rsp, %rsi                      // rsi: regs
-        call    fprobe_leave                    // writes the true return address into the slot
+        call    fprobe_leave                    // writes the true return address into the slot; al: it was planted
+        testb   %al, %al
         restore_vectors 0, 1
         movq    REGS_DX(%rsp), %rdx
         movq    REGS_AX(%rsp), %rax
@@ -100,7 +102,12 @@ fprobe_function fprobe_return_code
         popq    %rbp
         .cfi_adjust_cfa_offset -8
         .cfi_restore %rbp
+        jz      .Loverwritten
         ret
+.Loverwritten:
+        leaq    8(%rsp), %rsp
+        .cfi_def_cfa_offset 0
+        jmp     *-8(%rsp)
         .cfi_endproc
 fprobe_end fprobe_return_code
 

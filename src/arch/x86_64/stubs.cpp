@@ -7,8 +7,9 @@
 
 extern "C" {
 __attribute__((visibility("hidden"))) extern const char fprobe_entry_code[];
-__attribute__((visibility("hidden"))) extern const char fprobe_skip_body[];
+__attribute__((visibility("hidden"))) extern const char fprobe_entry_behind_prologue[];
 __attribute__((visibility("hidden"))) extern const char fprobe_unentered[];
+__attribute__((visibility("hidden"))) extern const char fprobe_unentered_behind_prologue[];
 __attribute__((visibility("hidden"))) extern const char fprobe_landing[];
 }
 
@@ -26,15 +27,26 @@ std::uintptr_t address_of(const char* label) {
 
 }  // namespace
 
-std::uintptr_t entry_code() noexcept {
-  return address_of(fprobe_entry_code);
+std::uintptr_t entry_code(bool behind_prologue) noexcept {
+  return address_of(behind_prologue ? fprobe_entry_behind_prologue : fprobe_entry_code);
 }
-std::uintptr_t skip_body_code() noexcept {
-  return address_of(fprobe_skip_body);
+
+// A realigned frame, and one whose registers may have changed, only the function's own tables know the way out of.
+void hide_function(const SiteShape& shape, std::uintptr_t& resume) noexcept {
+  if (!shape.is_behind_prologue()) {
+    resume = address_of(fprobe_unentered);
+  } else if (shape.frame == FrameForm::kPointer && !shape.arguments_moved) {
+    resume = address_of(fprobe_unentered_behind_prologue);
+  }
 }
-void hide_function(std::uintptr_t slot) noexcept {
-  *reinterpret_cast<std::uintptr_t*>(slot - sizeof(std::uintptr_t)) = address_of(fprobe_unentered);
+
+// rdsspq leaves its operand alone where there is no shadow stack.
+bool may_overwrite_returns() noexcept {
+  unsigned long shadow_stack_pointer = 0;
+  asm volatile("rdsspq %0" : "+r"(shadow_stack_pointer));
+  return shadow_stack_pointer == 0;
 }
+
 std::uintptr_t landing_code() noexcept {
   return address_of(fprobe_landing);
 }

@@ -53,6 +53,12 @@ struct SiteShape {
   std::uint8_t length = 0;        // bytes from ip that belong to the site; ip + length is an instruction boundary
   std::uint8_t patch_offset = 0;  // the jump goes here (a kept prefix lies in front of it)
   bool nested = false;            // a static chain lies on the stack above the return slot (gcc nested function)
+  FrameForm frame{};              // arch_defs.h
+  std::uint8_t frame_word = 0;    // kRealigned: which word below the frame pointer leads to the return slot
+  bool arguments_moved = false;   // code in front of the site may have moved arguments and used callee-saved registers
+
+  // Its return address can only be overwritten: the function's return then misses the CPU's predictor.
+  [[nodiscard]] bool is_behind_prologue() const noexcept { return frame != FrameForm{}; }
 };
 // `is_target(address, through_memory)` answers whether a call's target is one of {__fentry__, mcount, _mcount}: the
 // address itself, or that of the word the call goes through.
@@ -65,6 +71,11 @@ using IsProfilingTarget = bool (*)(std::uintptr_t target, bool through_memory, v
 // belongs to the site only the function's start can tell: the caller tries both.
 [[nodiscard]] bool match_call_site(std::span<const std::byte> code, std::uintptr_t ip, IsProfilingTarget is_target,
                                    void* argument, SiteShape& shape) noexcept;
+// Reads a function from its first byte (address ip) up to a profiling call's opcode at offset `opcode`: fills the frame
+// members of `shape` and the offset of the site, prefix included.  False: no instruction starts there, or the function
+// has no frame pointer by then.
+[[nodiscard]] bool read_prologue(std::span<const std::byte> function, std::uintptr_t ip, std::size_t opcode,
+                                 SiteShape& shape, std::size_t& site) noexcept;
 // Length of a profiling call of a form that is never patched (-mcmodel=large) at `code`, 0 if there is none.
 [[nodiscard]] std::size_t match_large_call(std::span<const std::byte> code, std::uintptr_t ip,
                                            IsProfilingTarget is_target, void* argument) noexcept;
@@ -147,8 +158,8 @@ void emit_entry_jump(std::uint8_t* out, std::uintptr_t entry) noexcept;
 
 // --- entry.S, return.S ---
 //
-// Address of the code a thunk head goes to.
-[[nodiscard]] std::uintptr_t entry_code() noexcept;
+// Address of the code a thunk head goes to: one for sites at entries, one for sites behind prologues.
+[[nodiscard]] std::uintptr_t entry_code(bool behind_prologue) noexcept;
 // Stub of thread `index` (0-based): where the planting call lives, and the return address that it plants.
 [[nodiscard]] std::uintptr_t stub_address(unsigned index) noexcept;
 [[nodiscard]] std::uintptr_t stub_return_address(unsigned index) noexcept;
@@ -157,11 +168,19 @@ void emit_entry_jump(std::uint8_t* out, std::uintptr_t entry) noexcept;
   return pc - reinterpret_cast<std::uintptr_t>(fprobe_stubs) < kStubPages * kPageSize;
 }
 [[nodiscard]] unsigned stub_index(std::uintptr_t pc) noexcept;
-// Where a hit goes on whose body is skipped: returns to the caller.
-[[nodiscard]] std::uintptr_t skip_body_code() noexcept;
+// For a site behind a prologue: the address of the return slot, and the caller's frame pointer.
+struct FoundFrame {
+  std::uintptr_t slot = 0, caller_frame_pointer = 0;
+};
+[[nodiscard]] FoundFrame find_frame(const SiteShape& shape, std::uintptr_t frame_pointer) noexcept;
+// Where a hit goes on whose body is skipped: returns to the caller.  0: the site's function cannot be left there.
+[[nodiscard]] std::uintptr_t skip_body_code(const SiteShape& shape) noexcept;
 // An unwinding leaves an entry handler: its way from the entry code to the caller shall not lead through the function,
-// whose exception tables know nothing of its first instructions (a C++ personality would terminate).
-void hide_function(std::uintptr_t slot) noexcept;
+// whose exception tables know nothing of its first instructions (a C++ personality would terminate).  `resume` is the
+// word that the entry code pushed.
+void hide_function(const SiteShape& shape, std::uintptr_t& resume) noexcept;
+// Whether return addresses may be overwritten: not where the CPU keeps a shadow stack of its own.
+[[nodiscard]] bool may_overwrite_returns() noexcept;
 // Where the stub's personality sends an unwinding whose handler frame is the hijacked function's caller.
 [[nodiscard]] std::uintptr_t landing_code() noexcept;
 

@@ -71,9 +71,9 @@ FPROBE_HOT void run_entries(GuardEntry& guard, const ProbeList& probes, FrameRec
   }
 }
 
-// An entry handler overrode the function: its exits run now, the body never.
-FPROBE_HOT EntryResult skip_body(ThreadState& self, GuardEntry& guard, FrameRecord* frame, ftrace_regs& regs) {
-  regs_apply_skip(regs);
+// An entry handler overrode the function: its exits run now, the body never.  `code` returns to the caller.
+FPROBE_HOT EntryResult skip_body(ThreadState& self, GuardEntry& guard, FrameRecord* frame, ftrace_regs& regs,
+                                 std::uintptr_t code) {
   regs.flags = (regs.flags & ~kRegsSkip) | kRegsAtExit;
   regs.ip = regs.return_address;
   const std::uintptr_t slot = regs.sp;
@@ -82,7 +82,7 @@ FPROBE_HOT EntryResult skip_body(ThreadState& self, GuardEntry& guard, FrameReco
     run_exits(guard, *frame, regs);
     self.shadow.release(frame);
   }
-  return {arch::skip_body_code(), 0};
+  return {code, 0};
 }
 
 // A record whose exits ran.  The next one at the same slot, or null.
@@ -106,7 +106,12 @@ FPROBE_HOT EntryResult plant(ThreadState& self, const Site& site, FrameRecord* f
     return {regs.ip, 0};
   std::atomic_signal_fence(std::memory_order_release);
   *reinterpret_cast<std::uintptr_t*>(regs.sp) = self.stub_return;
-  return {regs.ip, self.stub};
+  return {regs.ip, site.shape.is_behind_prologue() ? 0 : self.stub};
+}
+
+// Where the hit lies on the stack: tells what is called by it from what has left it.
+FPROBE_HOT std::uintptr_t position_of(const Site& site, const ftrace_regs& regs) {
+  return site.shape.is_behind_prologue() ? regs.stack : regs.sp;
 }
 
 }  // namespace
@@ -116,7 +121,8 @@ FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const
   int& target_errno = *self.errno_location;
   const int saved_errno = target_errno;
   const std::uintptr_t outer_sp = guard.sp;
-  guard.open(site, regs.sp);  // before the list is loaded: unregister waits for whoever is inside [GRACE]
+  guard.open(site,
+             position_of(site, regs));  // before the list is loaded: unregister waits for whoever is inside [GRACE]
   // acquire: pairs with the release in probe_lists::publish() [PUBLISH].
   const ProbeList* probes = site.probes.load(std::memory_order_acquire);
   if (probes == nullptr) [[unlikely]] {
@@ -128,7 +134,7 @@ FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const
   regs.entry_ip = site.ip;
   regs.ip = site.ip;
   regs.return_address = slot.true_address;
-  regs.flags = 0;
+  regs.flags = site.shape.arguments_moved ? kRegsNoArguments : 0;
 
   FrameRecord* frame = nullptr;
   guard.leaving = false;
@@ -137,7 +143,7 @@ FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const
   } else {
     if (&guard == &self.guards[0] && self.shadow.wants_sweep(regs.sp)) [[unlikely]]
       rare::sweep(self, regs.sp);
-    frame = self.shadow.allocate(probes->exit_count, probes->data_bytes);
+    frame = site.may_exit ? self.shadow.allocate(probes->exit_count, probes->data_bytes) : nullptr;
     guard.frame = frame;
     if (frame == nullptr) [[unlikely]] {
       run_entries_without_frame(guard, *probes, regs, true);
@@ -146,10 +152,11 @@ FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const
     }
   }
 
-  regs.ip = regs.ip == site.ip ? site.tail : regs.ip;
+  regs.ip = regs.ip == site.ip ? site.tail : regs_continue_at(regs, site.shape, site.tail);
   EntryResult result{regs.ip, 0};
-  if ((regs.flags & kRegsSkip) != 0) [[unlikely]] {
-    result = skip_body(self, guard, frame, regs);
+  const std::uintptr_t skip_code = (regs.flags & kRegsSkip) != 0 ? regs_apply_skip(regs, site.shape) : 0;
+  if (skip_code != 0) [[unlikely]] {
+    result = skip_body(self, guard, frame, regs, skip_code);
   } else if (frame != nullptr) {
     if (frame->count != 0) [[likely]] {
       result = plant(self, site, frame, slot, regs);
@@ -176,9 +183,9 @@ FPROBE_HOT void run_exits(GuardEntry& guard, FrameRecord& frame, ftrace_regs& re
 }
 
 // One return in a context of its own: runs the exits of every record at the slot (tail calls chain several), newest
-// first. The true address is in the slot before a record is released, so that unwinders always find it in one of the
-// two.
-FPROBE_HOT void leave_context(ThreadState& self, GuardEntry& guard, ThreadState& owner, FrameRecord& frame,
+// first.  The true address is in the slot before a record is released, so that unwinders always find it in one of the
+// two.  Says whether the oldest had planted its stub, or overwritten the slot.
+FPROBE_HOT bool leave_context(ThreadState& self, GuardEntry& guard, ThreadState& owner, FrameRecord& frame,
                               ftrace_regs& regs) {
   int& target_errno = *self.errno_location;
   const int saved_errno = target_errno;
@@ -186,12 +193,14 @@ FPROBE_HOT void leave_context(ThreadState& self, GuardEntry& guard, ThreadState&
   regs.flags = kRegsAtExit;
   regs.return_address = regs.ip = rare::true_return_address(self, frame, slot);
   FrameRecord* record = &frame;
+  bool was_planted = true;
   do {
     const std::uintptr_t outer_sp = guard.sp;
     guard.open(*record->site, regs.sp);
     guard.frame = record;
     guard.leaving = true;
     regs.entry_ip = record->site->ip;
+    was_planted = !record->site->shape.is_behind_prologue();
     if (!record->done) run_exits(guard, *record, regs);
     guard.frame = nullptr;
     *reinterpret_cast<std::uintptr_t*>(slot) = record->return_address;
@@ -199,6 +208,7 @@ FPROBE_HOT void leave_context(ThreadState& self, GuardEntry& guard, ThreadState&
     guard.close(outer_sp);
   } while (record != nullptr);
   target_errno = saved_errno;
+  return was_planted;
 }
 
 }  // namespace libfprobe::detail
@@ -218,8 +228,19 @@ __attribute__((visibility("hidden"))) FPROBE_HOT EntryResult fprobe_enter(const 
   return enter_context(*self, guard, *site, *regs);
 }
 
-// Called by return.S: edi thread of the stub, rsi regs.
-__attribute__((visibility("hidden"))) FPROBE_HOT void fprobe_leave(unsigned stub_index, ftrace_regs* regs) {
+// Called by entry.S for a site behind a prologue, whose frame is found through its frame pointer.
+__attribute__((visibility("hidden"))) FPROBE_HOT std::uintptr_t fprobe_enter_behind_prologue(const Site* site,
+                                                                                             ftrace_regs* regs) {
+  const arch::FoundFrame frame = arch::find_frame(site->shape, regs->bp);
+  regs->stack = regs->sp;
+  regs->sp = frame.slot;
+  regs->bp = frame.caller_frame_pointer;
+  return fprobe_enter(site, regs).resume;
+}
+
+// Called by return.S: edi thread of the stub, rsi regs.  Whether the function's return took the CPU's prediction of the
+// caller's (false) or that of the stub.
+__attribute__((visibility("hidden"))) FPROBE_HOT bool fprobe_leave(unsigned stub_index, ftrace_regs* regs) {
   ThreadState* self = current_state();
   if (self == nullptr || self->index != stub_index) [[unlikely]]
     return rare::leave_unusual(self, stub_index, *regs);
@@ -231,7 +252,7 @@ __attribute__((visibility("hidden"))) FPROBE_HOT void fprobe_leave(unsigned stub
   GuardEntry& guard = *self->context;
   if (guard.is_open()) [[unlikely]]
     return rare::leave_guarded(*self, *self, *frame, *regs);
-  leave_context(*self, guard, *self, *frame, *regs);
+  return leave_context(*self, guard, *self, *frame, *regs);
 }
 
 }  // extern "C"

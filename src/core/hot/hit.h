@@ -83,8 +83,8 @@ struct EntryResult {
 
 // dispatch.cpp, for slow_path.cpp: one hit in the given context.
 EntryResult enter_context(ThreadState& self, GuardEntry& guard, const Site& site, ftrace_regs& regs);
-// One return; `owner` is the state whose shadow stack holds the frame.
-void leave_context(ThreadState& self, GuardEntry& guard, ThreadState& owner, FrameRecord& frame, ftrace_regs& regs);
+// One return; `owner` is the state whose shadow stack holds the frame.  This and what follows says what fprobe_leave says.
+bool leave_context(ThreadState& self, GuardEntry& guard, ThreadState& owner, FrameRecord& frame, ftrace_regs& regs);
 // Runs the exits of one record.
 void run_exits(GuardEntry& guard, FrameRecord& frame, ftrace_regs& regs);
 
@@ -94,7 +94,7 @@ namespace rare {
 FPROBE_COLD EntryResult enter_without_state(const Site& site, ftrace_regs& regs);
 // The guard of the thread's context is open: recursion, a signal handler's context, or a handler left by longjmp.
 FPROBE_COLD EntryResult enter_guarded(ThreadState& self, const Site& site, ftrace_regs& regs);
-FPROBE_COLD void leave_guarded(ThreadState& self, ThreadState& owner, FrameRecord& frame, ftrace_regs& regs);
+FPROBE_COLD bool leave_guarded(ThreadState& self, ThreadState& owner, FrameRecord& frame, ftrace_regs& regs);
 // The return slot holds a stub: the true address, and whether the stub is this thread's.
 FPROBE_COLD std::uintptr_t resolve_stub(ThreadState* self, std::uintptr_t slot, std::uintptr_t stub, bool& chained);
 // The address in the caller that a frame returns to in the end: its own, or what lies behind another thread's stub.
@@ -108,7 +108,7 @@ FPROBE_HOT inline std::uintptr_t true_return_address(ThreadState& self, const Fr
 FPROBE_COLD void sweep(ThreadState& self, std::uintptr_t slot);
 // A return whose record is not on top of the thread's own shadow stack: below older ones, another thread's (a fiber
 // moved), or returned once already.
-FPROBE_COLD void leave_unusual(ThreadState* self, unsigned stub_index, ftrace_regs& regs);
+FPROBE_COLD bool leave_unusual(ThreadState* self, unsigned stub_index, ftrace_regs& regs);
 // Another thread's record is finished: only its owner may unlink it.  The next record at the slot, or null.
 FPROBE_COLD FrameRecord* retire_foreign(ThreadState& owner, FrameRecord* record, std::uintptr_t slot);
 // Unlinks (or retires) a record whose exits ran or were counted; the next one at the slot, or null.

@@ -83,13 +83,18 @@ FPROBE_COLD Context classify(ThreadState& self, std::uintptr_t sp) {
 }
 
 // A thread that can have no state finishes another thread's frame: the return is right, the exits are not run.
-FPROBE_COLD void leave_without_state(unsigned stub_index, ftrace_regs& regs) {
+FPROBE_COLD bool leave_without_state(unsigned stub_index, ftrace_regs& regs) {
   const std::uintptr_t slot = regs.sp - sizeof(std::uintptr_t);
   ThreadState* owner = threads::at(stub_index);
   FrameRecord* record = owner != nullptr ? owner->shadow.find_foreign(slot) : nullptr;
   if (record == nullptr) die_without_frame();
   *reinterpret_cast<std::uintptr_t*>(slot) = record->return_address;
-  while (record != nullptr) record = retire_foreign(*owner, record, slot);
+  bool was_planted = true;
+  while (record != nullptr) {
+    was_planted = !record->site->shape.is_behind_prologue();
+    record = retire_foreign(*owner, record, slot);
+  }
+  return was_planted;
 }
 
 // Functions that return twice: the record was released at the first return, and nobody has used it since.
@@ -146,15 +151,15 @@ EntryResult enter_guarded(ThreadState& self, const Site& site, ftrace_regs& regs
   return {site.tail, 0};
 }
 
-void leave_guarded(ThreadState& self, ThreadState& owner, FrameRecord& frame, ftrace_regs& regs) {
+bool leave_guarded(ThreadState& self, ThreadState& owner, FrameRecord& frame, ftrace_regs& regs) {
   switch (classify(self, regs.sp)) {
     case Context::kOwn:
       return leave_context(self, *self.context, owner, frame, regs);
     case Context::kNested: {
       GuardEntry& nested = *++self.context;
-      leave_context(self, nested, owner, frame, regs);
+      const bool was_planted = leave_context(self, nested, owner, frame, regs);
       --self.context;
-      return;
+      return was_planted;
     }
     case Context::kRecursion:
       break;
@@ -162,13 +167,16 @@ void leave_guarded(ThreadState& self, ThreadState& owner, FrameRecord& frame, ft
   const std::uintptr_t slot = regs.sp - sizeof(std::uintptr_t);
   FrameRecord* record = &frame;
   *reinterpret_cast<std::uintptr_t*>(slot) = record->return_address;
+  bool was_planted = true;
   while (record != nullptr) {
+    was_planted = !record->site->shape.is_behind_prologue();
     count_missed_exits(self, *record, FPROBE_MISS_RECURSION);
     record = finish(&self, owner, record, slot);
   }
+  return was_planted;
 }
 
-void leave_unusual(ThreadState* self, unsigned stub_index, ftrace_regs& regs) {
+bool leave_unusual(ThreadState* self, unsigned stub_index, ftrace_regs& regs) {
   const std::uintptr_t slot = regs.sp - sizeof(std::uintptr_t);
   if (self == nullptr) self = threads::attach_current();
   if (self == nullptr) return leave_without_state(stub_index, regs);
@@ -177,7 +185,7 @@ void leave_unusual(ThreadState* self, unsigned stub_index, ftrace_regs& regs) {
   if (frame == nullptr && &owner == self) frame = revive(owner, slot);
   if (frame == nullptr) die_without_frame();
   if (self->context->is_open()) return leave_guarded(*self, owner, *frame, regs);
-  leave_context(*self, *self->context, owner, *frame, regs);
+  return leave_context(*self, *self->context, owner, *frame, regs);
 }
 
 FrameRecord* retire_foreign(ThreadState& owner, FrameRecord* record, std::uintptr_t slot) {

@@ -1,7 +1,7 @@
 // Calls of {__fentry__, mcount, _mcount} in a module's text, and which of them are sites.
 //
-// A call is a site when a function starts so that the call is its first instruction, over endbr64 or a nested
-// function's push.  Only known starts decide, also whether a 67 or 90 in front of e8 belongs to the site: at a function
+// A call of __fentry__ is a site when a function starts so that the call is its first instruction, over endbr64 or a
+// nested function's push; a call of mcount is one behind a prologue that sets up a frame pointer.  Only known starts decide, also whether a 67 or 90 in front of e8 belongs to the site: at a function
 // that mold relaxed it does, at a padded one it does not.  Where nobody knows the functions (stripped code without
 // unwind tables) a start is inferred from the bytes, and only where functions are aligned to: data lies anywhere.
 #include "image/scan_state.h"
@@ -9,8 +9,8 @@
 namespace libfprobe::detail {
 namespace {
 
-constexpr const char* kLegacyCall =
-    "it is compiled with -pg alone, whose call comes after the prologue; recompile it with -pg -mfentry";
+constexpr const char* kNoFramePointer =
+    "its -pg call is not preceded by the set-up of a frame pointer; recompile it with -pg -mfentry";
 constexpr const char* kLargeCall = "its profiling call is of -mcmodel=large; compile it without that option";
 constexpr const char* kUnknownStart =
     "it has neither symbols nor an unwind table, so where it starts is unknown; link it without stripping";
@@ -51,7 +51,7 @@ class CallScan {
     for (std::size_t at = 0; (at = arch::next_call_candidate(text.bytes, at)) < text.bytes.size(); ++at) {
       Reading bare;
       if (read_at(text, at, at, bare)) {
-        decide(text, choose(text, at, bare));
+        decide(text, at, choose(text, at, bare));
       } else if (is_large_call(text, at)) {
         refuse(text.start + at, kLargeCall);
       }
@@ -98,18 +98,38 @@ class CallScan {
     return arch::match_large_call(text.bytes.subspan(at), text.start + at, is_profiling_target, &question) != 0;
   }
 
-  void decide(const Text& text, const Reading& reading) {
+  void decide(const Text& text, std::size_t opcode, const Reading& reading) {
     const std::uintptr_t ip = text.start + reading.at;
-    if ((reading.calls & kFentryCall) == 0) return refuse(ip, kLegacyCall);
-
     const std::uintptr_t function = text.start + reading.function;
     const bool is_unknown = !state_.starts.is_complete() && !state_.starts.covers(ip);
-    if (reading.is_start_known || (is_unknown && function % kFunctionAlignment == 0)) {
-      state_.add(ip, function, FPROBE_SITE_FENTRY, reading.shape);
-      return;
+    if ((reading.calls & kFentryCall) != 0) {
+      if (reading.is_start_known || (is_unknown && function % kFunctionAlignment == 0)) {
+        state_.add(ip, function, FPROBE_SITE_FENTRY, reading.shape);
+        return;
+      }
     }
     if (is_unknown) return refuse(ip, kUnknownStart);
-    refuse(ip, (reading.calls & kMcountCall) != 0 ? kLegacyCall : kElsewhere);
+    if ((reading.calls & kMcountCall) == 0) return refuse(ip, kElsewhere);
+    if (!add_behind_prologue(text, opcode)) refuse(ip, kNoFramePointer);
+  }
+
+  // A -pg call; the function's first instructions tell whether a byte in front of the opcode belongs to it.
+  [[nodiscard]] bool add_behind_prologue(const Text& text, std::size_t opcode) {
+    const std::uintptr_t function = state_.starts.last_before(text.start + opcode);
+    if (function < text.start) return false;
+    const std::size_t start = function - text.start;
+    arch::SiteShape frame;
+    std::size_t site = 0;
+    Reading reading;
+    if (!arch::read_prologue(text.bytes.subspan(start), function, opcode - start, frame, site)) return false;
+    if (!read_at(text, start + site, opcode, reading)) return false;
+    arch::SiteShape shape = reading.shape;
+    shape.nested = false;
+    shape.frame = frame.frame;
+    shape.frame_word = frame.frame_word;
+    shape.arguments_moved = frame.arguments_moved;
+    state_.add(text.start + reading.at, function, FPROBE_SITE_MCOUNT, shape);
+    return true;
   }
 
   // Outside all functions, when all are known, lies data.

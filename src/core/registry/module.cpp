@@ -91,22 +91,30 @@ Result<ModuleNames*> Module::names(std::span<const LoadedImage> loaded) {
   return names_.get();
 }
 
+ThunkArena& Module::arena_for(const arch::SiteShape& shape) {
+  const bool behind_prologue = shape.is_behind_prologue();
+  std::unique_ptr<ThunkArena>& arena = arenas_[behind_prologue ? 1 : 0];
+  if (arena == nullptr) arena = std::make_unique<ThunkArena>(text_range(image_), arch::entry_code(behind_prologue));
+  return *arena;
+}
+
 Result<void> Module::make_site(SiteRecord& record) {
   if (record.thunk != 0) return {};
   if (!sys::allocation_allowed()) throw std::bad_alloc();
-  if (arena_ == nullptr) arena_ = std::make_unique<ThunkArena>(text_range(image_), arch::entry_code());
   const FoundSite& found = record.found;
+  ThunkArena& arena = arena_for(found.shape);
   if (record.site == nullptr) {
-    Result<std::uintptr_t> memory = arena_->allocate_data(sizeof(Site));
+    Result<std::uintptr_t> memory = arena.allocate_data(sizeof(Site));
     if (!memory.ok()) return memory.error();
     record.site = new (reinterpret_cast<void*>(*memory)) Site;
     record.site->ip = found.ip;
     record.site->resume = found.ip + found.shape.length;
     record.site->record = &record;
+    record.site->shape = found.shape;
+    record.site->may_exit = !found.shape.is_behind_prologue() || arch::may_overwrite_returns();
   }
-  Result<ThunkArena::Thunk> thunk =
-      arena_->add_thunk(reinterpret_cast<std::uintptr_t>(record.site), record.site->resume, found.shape.nested,
-                        arch::thunk_place(found.ip, found.shape));
+  Result<ThunkArena::Thunk> thunk = arena.add_thunk(reinterpret_cast<std::uintptr_t>(record.site), record.site->resume,
+                                                    found.shape.nested, arch::thunk_place(found.ip, found.shape));
   if (!thunk.ok()) return thunk.error();
   has_unsealed_thunks_ = true;
   record.site->tail = thunk->tail;
@@ -116,9 +124,12 @@ Result<void> Module::make_site(SiteRecord& record) {
 
 Result<void> Module::seal_thunks() {
   if (!has_unsealed_thunks_) return {};
-  Result<void> sealed = arena_->seal();
-  has_unsealed_thunks_ = !sealed.ok();
-  return sealed;
+  for (const std::unique_ptr<ThunkArena>& arena : arenas_) {
+    if (arena == nullptr) continue;
+    if (Result<void> sealed = arena->seal(); !sealed.ok()) return sealed;
+  }
+  has_unsealed_thunks_ = false;
+  return {};
 }
 
 Module::Text Module::whose_text() const noexcept {

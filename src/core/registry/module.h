@@ -69,12 +69,13 @@ class Module {
  private:
   explicit Module(const LoadedImage& image) : image_(image) {}
   void adopt(const ScanResult& found);
+  [[nodiscard]] ThunkArena& arena_for(const arch::SiteShape& shape);
 
   LoadedImage image_;
   std::vector<SiteRecord> sites_;  // by ip
   std::vector<RefusedSite> refused_;
   std::unique_ptr<ModuleNames> names_;
-  std::unique_ptr<ThunkArena> arena_;
+  std::unique_ptr<ThunkArena> arenas_[2];  // of thunks that lead to either door of the entry code, made on first use
   bool has_unsealed_thunks_ = false;
 };
 

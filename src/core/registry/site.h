@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/arch.h"
 #include "regs_offsets.h"  // from src/arch/<cpu>/
 
 namespace libfprobe::detail {
@@ -62,6 +63,8 @@ struct alignas(64) Site {
   std::uintptr_t resume = 0;                      // ip + site length: where the function goes on
   std::uintptr_t tail = 0;  // the thunk's tail: jumps to resume (re-pushes a nested function's chain)
   SiteRecord* record = nullptr;
+  arch::SiteShape shape;
+  bool may_exit = true;  // false: its return address cannot be replaced here, every exit that is due is a miss
 };
 
 // Offsets that entry.S uses.

@@ -127,6 +127,12 @@ void write_hexadecimal(std::uintptr_t value) noexcept {
   std::abort();
 }
 
+// The entry code pushed the word where the function goes on below the hit's place on the stack.
+FPROBE_UNPROBED void hide_function(const GuardEntry& guard) noexcept {
+  const Site* site = guard.site.load(std::memory_order_relaxed);  // this thread's own guard
+  arch::hide_function(site->shape, *reinterpret_cast<std::uintptr_t*>(guard.sp - sizeof(std::uintptr_t)));
+}
+
 }  // namespace
 }  // namespace libfprobe::detail
 
@@ -156,7 +162,7 @@ fprobe_handler_personality(int, _Unwind_Action actions, _Unwind_Exception_Class,
   if (self != nullptr && self->context->is_open()) {
     GuardEntry& guard = *self->context;
     if (guard.leaving && guard.frame != nullptr) guard.frame->done = true;  // its expression still leads to the caller
-    if (!guard.leaving) arch::hide_function(guard.sp);
+    if (!guard.leaving) hide_function(guard);
     rare::abandon_context(*self);
   }
   return _URC_CONTINUE_UNWIND;
