@@ -77,12 +77,53 @@ ip_site_nested_endbr:
 	call	__fentry__
 	end	elsewhere_call
 
-	function legacy_call
+# -pg calls: behind a frame's set-up; in front of it, where no return slot can be found; behind a store whose last byte
+# is no prefix of the call.
+	function site_pg
 	push	%rbp
 	mov	%rsp, %rbp
+ip_site_pg:
 	call	mcount
 	pop	%rbp
-	end	legacy_call
+	end	site_pg
+	function frameless_call
+	sub	$8, %rsp
+	call	mcount
+	add	$8, %rsp
+	end	frameless_call
+	function site_pg_behind_90
+	push	%rbp
+	mov	%rsp, %rbp
+	mov	%rbx, -0x70(%rbp)
+ip_site_pg_behind_90:
+	call	mcount
+	pop	%rbp
+	end	site_pg_behind_90
+	function site_pg_mold
+	push	%rbp
+	mov	%rsp, %rbp
+	push	%rbx
+ip_site_pg_mold:
+	nop
+	call	mcount
+	pop	%rbx
+	pop	%rbp
+	end	site_pg_mold
+	function site_pg_realigned
+	lea	8(%rsp), %r10
+	and	$-64, %rsp
+	push	-8(%r10)
+	push	%rbp
+	mov	%rsp, %rbp
+	push	%r15
+	push	%r10
+	sub	$64, %rsp
+ip_site_pg_realigned:
+	call	mcount
+	mov	-16(%rbp), %r10
+	leave
+	lea	-8(%r10), %rsp
+	end	site_pg_realigned
 
 # Data between functions, and inside one.
 	.type	data_in_text, @object

@@ -51,7 +51,7 @@ TEST_F(OddCode, HasTheSitesThatItsNamesTellAndNoOther) {
   }
   for (const auto& [function, site] : sites_) found.insert(site.ip);
   EXPECT_EQ(found, expected);
-  EXPECT_EQ(expected.size(), 12u);
+  EXPECT_EQ(expected.size(), 16u);
 }
 
 TEST_F(OddCode, NopInFrontOfACallBelongsToTheSiteWhenTheFunctionStartsWithIt) {
@@ -78,9 +78,18 @@ TEST_F(OddCode, NestedFunctionsAreKnownByPushAndPop) {
 
 TEST_F(OddCode, CallsElsewhereAreRefusedWithAReason) {
   EXPECT_NE(reason("elsewhere_call").find("elsewhere"), std::string::npos);
-  EXPECT_NE(reason("legacy_call").find("recompile it with -pg -mfentry"), std::string::npos);
+  EXPECT_NE(reason("frameless_call").find("recompile it with -pg -mfentry"), std::string::npos);
   EXPECT_EQ(reason("call_in_immediate"), "");
   EXPECT_EQ(reason("data_in_text"), "");
+}
+
+TEST_F(OddCode, CallsBehindAPrologueAreSitesWithTheirPrefix) {
+  EXPECT_EQ(site("site_pg").shape.frame, arch::FrameForm::kPointer);
+  EXPECT_FALSE(site("site_pg").shape.arguments_moved);
+  EXPECT_EQ(site("site_pg_behind_90").shape.form, arch::SiteForm::kCallRel32);
+  EXPECT_EQ(site("site_pg_mold").shape.form, arch::SiteForm::kCallRel32Prefixed);
+  EXPECT_EQ(site("site_pg_realigned").shape.frame, arch::FrameForm::kRealigned);
+  EXPECT_EQ(site("site_pg_realigned").shape.frame_word, 2);
 }
 
 TEST_F(OddCode, NopsThatAreJumpedIntoAreGivenUpAsFarAsTheJumpReaches) {
@@ -90,12 +99,13 @@ TEST_F(OddCode, NopsThatAreJumpedIntoAreGivenUpAsFarAsTheJumpReaches) {
 }
 
 TEST_F(OddCode, DataInTextIsNoSiteWithoutSymbolsEither) {
-  const Result<ScanResult> stripped =
-      scan_sites(odd_.mapped().image(), nullptr,
-                 std::vector<ProfilingFunction>{{odd_.symbol("__fentry__") + odd_.mapped().image().bias, kFentryCall}});
+  const std::uintptr_t bias = odd_.mapped().image().bias;
+  const std::vector<ProfilingFunction> known{{odd_.symbol("__fentry__") + bias, kFentryCall},
+                                             {odd_.symbol("mcount") + bias, kMcountCall}};
+  const Result<ScanResult> stripped = scan_sites(odd_.mapped().image(), nullptr, known);
   ASSERT_TRUE(stripped.ok());
   Addresses found;
-  for (const FoundSite& site : stripped.value().sites) found.insert(site.ip - odd_.mapped().image().bias);
+  for (const FoundSite& site : stripped.value().sites) found.insert(site.ip - bias);
   EXPECT_FALSE(found.contains(odd_.symbol("data_in_text")));
   EXPECT_EQ(found.size(), sites_.size());
 }

@@ -59,6 +59,13 @@ struct SiteShape {
 
   // Its return address can only be overwritten: the function's return then misses the CPU's predictor.
   [[nodiscard]] bool is_behind_prologue() const noexcept { return frame != FrameForm{}; }
+  // What read_prologue found out, for the bytes of this shape.
+  void adopt_frame(const SiteShape& prologue) noexcept {
+    nested = false;
+    frame = prologue.frame;
+    frame_word = prologue.frame_word;
+    arguments_moved = prologue.arguments_moved;
+  }
 };
 // `is_target(address, through_memory)` answers whether a call's target is one of {__fentry__, mcount, _mcount}: the
 // address itself, or that of the word the call goes through.

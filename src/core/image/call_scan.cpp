@@ -124,10 +124,7 @@ class CallScan {
     if (!arch::read_prologue(text.bytes.subspan(start), function, opcode - start, frame, site)) return false;
     if (!read_at(text, start + site, opcode, reading)) return false;
     arch::SiteShape shape = reading.shape;
-    shape.nested = false;
-    shape.frame = frame.frame;
-    shape.frame_word = frame.frame_word;
-    shape.arguments_moved = frame.arguments_moved;
+    shape.adopt_frame(frame);
     state_.add(text.start + reading.at, function, FPROBE_SITE_MCOUNT, shape);
     return true;
   }

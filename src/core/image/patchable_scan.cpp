@@ -16,8 +16,8 @@ constexpr const char* kTooFewNops =
     "it has fewer than 5 bytes of nops behind its entry; compile it with -fpatchable-function-entry=5";
 constexpr const char* kOddNops = "the nops at its entry are of no known form";
 constexpr const char* kJumpedInto = "it jumps into the nops at its entry";
-constexpr const char* kLegacyNop =
-    "it is compiled with -pg alone, whose place comes after the prologue; recompile it with -pg -mfentry";
+constexpr const char* kNoFramePointer =
+    "its -pg place is not preceded by the set-up of a frame pointer; recompile it with -pg -mfentry";
 constexpr const char* kUnknownStart = "a place recorded for patching belongs to no known function";
 
 constexpr std::string_view kPatchableSection = "__patchable_function_entries";
@@ -87,15 +87,20 @@ class PatchableScan {
   }
 
   // An entry of __mcount_loc is a call, which call_scan has judged, or the nop that -mnop-mcount put in its place: at a
-  // function's entry it tells its origin itself; behind a prologue it is only refused.
+  // function's entry it tells its origin itself, behind a prologue only the entry tells.
   void take_mcount_entry(std::uintptr_t entry) {
-    arch::SiteShape shape;
-    std::size_t offset = 0;
-    const std::uintptr_t before = state_.starts.last_before(entry);
-    const std::span<const std::byte> code = state_.memory.from(entry);
-    if (!arch::match_patchable(code, shape, offset) || offset != 0 || before == 0) return;
-    const bool is_entry = arch::match_patchable(state_.memory.from(before), shape, offset) && before + offset == entry;
-    if (!is_entry) state_.refuse(entry, before, kLegacyNop);
+    arch::SiteShape shape, frame;
+    std::size_t offset = 0, site = 0;
+    const std::uintptr_t function = state_.starts.last_before(entry);
+    if (function == 0 || !arch::match_patchable(state_.memory.from(entry), shape, offset) || offset != 0) return;
+    const std::span<const std::byte> code = state_.memory.from(function);
+    if (arch::match_patchable(code, frame, offset) && function + offset == entry) return;
+    if (!arch::read_prologue(code, function, entry - function, frame, site) || function + site != entry) {
+      state_.refuse(entry, function, kNoFramePointer);
+      return;
+    }
+    shape.adopt_frame(frame);
+    state_.add(entry, function, FPROBE_SITE_MCOUNT, shape);
   }
 
   void consider(std::uintptr_t function) {
