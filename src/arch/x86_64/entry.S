@@ -130,8 +130,10 @@ fprobe_function fprobe_skip_behind_prologue
         ret
         .cfi_def_cfa %rbp, 16
         .cfi_offset %rbp, -16
+        // The same in place of a function behind its prologue; an unwinder looks at the byte in front of the label.
         .globl  fprobe_unentered_behind_prologue
         .hidden fprobe_unentered_behind_prologue
+        int3
 fprobe_unentered_behind_prologue:
         int3
         .cfi_endproc
