@@ -172,7 +172,7 @@ enum fprobe_exit_reason {
 /* What the compiler left at the start of a function. */
 enum fprobe_site_kind {
   FPROBE_SITE_FENTRY,   /* -pg -mfentry */
-  FPROBE_SITE_MCOUNT,   /* -pg */
+  FPROBE_SITE_MCOUNT,   /* -pg: behind the prologue; an exit costs a mispredicted return there */
   FPROBE_SITE_PATCHABLE /* -fpatchable-function-entry */
 };
 

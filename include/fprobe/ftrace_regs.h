@@ -90,7 +90,8 @@ FPROBE_API void ftrace_regs_set_fp_return_value2(struct ftrace_regs* fregs, doub
 FPROBE_API unsigned long ftrace_regs_get_instruction_pointer(const struct ftrace_regs* fregs);
 
 /* At entry: once all entry handlers are done the thread goes on at `ip` instead of in the function, with the registers
- * and the stack as a call would leave them (so `ip` is a function that takes the same arguments). No effect at exit. */
+ * and the stack as a call would leave them (so `ip` is a function that takes the same arguments). No effect at exit, nor
+ * at a site whose prologue has moved the arguments already (clang's -pg). */
 FPROBE_API void ftrace_regs_set_instruction_pointer(struct ftrace_regs* fregs, unsigned long ip);
 
 /* The stack pointer at the call (entry) or after the return (exit). */
@@ -110,7 +111,8 @@ FPROBE_API int ftrace_regs_query_register_offset(const char* name);
 
 /*
  * At entry: skip the function's body. The remaining entry handlers and all exit handlers run, and the caller receives
- * the values set by ftrace_regs_set_return_value() and its relatives (0 if nobody sets one). No effect at exit.
+ * the values set by ftrace_regs_set_return_value() and its relatives (0 if nobody sets one). No effect at exit. Behind
+ * clang's -pg prologue the caller's registers are found by unwinding: without unwind tables the body runs.
  */
 FPROBE_API void ftrace_override_function_with_return(struct ftrace_regs* fregs);
 
