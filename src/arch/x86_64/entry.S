@@ -19,10 +19,8 @@
 
 #define FRAME_SIZE (REGS_SIZE + 16)
 
-// Everything that both doors save; rdi: site, rsi: regs.
+// Everything that both doors save, behind the push of site.resume; rdi: site, rsi: regs.
 .macro save_hit
-        // Before the push CFA = rsp+8 names the caller; after it the same rule names the function.
-        pushq   SITE_RESUME(%r11)
         pushq   %rbp
         .cfi_adjust_cfa_offset 8
         .cfi_rel_offset %rbp, 0
@@ -69,6 +67,8 @@
 
 fprobe_function fprobe_entry_code
         .cfi_startproc
+        // Before the push CFA = rsp+8 names the caller; after it the same rule names the function.
+        pushq   SITE_RESUME(%r11)
         save_hit
         call    fprobe_enter                    // rax: where to go on, rdx: stub to plant or 0
         movq    %rax, %r11
@@ -92,6 +92,12 @@ fprobe_end fprobe_entry_code
 // The frame stays as it is: a return slot there can only be overwritten.
 fprobe_function fprobe_entry_behind_prologue
         .cfi_startproc
+        // Before the push the frame pointer leads to the caller.
+        .cfi_def_cfa %rbp, 16
+        .cfi_offset %rbp, -16
+        pushq   SITE_RESUME(%r11)
+        .cfi_def_cfa %rsp, 8
+        .cfi_restore %rbp
         save_hit
         call    fprobe_enter_behind_prologue    // rax: where to go on
         movq    %rax, %r11
@@ -99,6 +105,8 @@ fprobe_function fprobe_entry_behind_prologue
         movq    REGS_DX(%rsp), %rdx
         leave_hit
         leaq    8(%rsp), %rsp
+        .cfi_def_cfa %rbp, 16
+        .cfi_offset %rbp, -16
         jmp     *%r11
         .cfi_endproc
 fprobe_end fprobe_entry_behind_prologue
