@@ -105,7 +105,8 @@ NameGuess::NameGuess(std::string_view name) {
   std::string_view word = wanted_.last;
   if (word.starts_with('~')) word.remove_prefix(1);
   if (is_word(word) && !word.starts_with("operator")) word_ = word;
-  has_parameters_ = name.find('(') != kNone && !spelled.linkage.starts_with("_Z");
+  const Signature written = read_signature(trimmed(name), false);
+  has_parameters_ = written.whole.size() != written.qualified.size();
 }
 
 bool NameGuess::may_be_meant(std::string_view linkage) const noexcept {
