@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
+#include <ostream>
 #include <string>
 
 #include "registry/sentence_victims.h"
@@ -50,6 +51,10 @@ struct Misspelling {
   const char* wanted;
   const char* suggestion;
 };
+
+void PrintTo(const Misspelling& misspelling, std::ostream* out) {
+  *out << '"' << misspelling.wanted << '"';
+}
 
 class MisspeltName : public ::testing::TestWithParam<Misspelling> {};
 
