@@ -3,9 +3,8 @@
  * fprobe.h - probe the entry and the exit of functions in the running process.
  *
  * Names and meanings are those of the Linux kernel's fprobe (Documentation/trace/fprobe.rst), carried over to
- * userspace; additions have the prefix `fprobe_` or `FPROBE_`. The functions to be probed are compiled with `-pg
- * -mfentry` or
- * `-fpatchable-function-entry` (CMake: fprobe_instrument()).
+ * userspace; additions have the prefix `fprobe_` or `FPROBE_`. The functions to be probed are compiled with
+ * `-pg -mfentry` or `-fpatchable-function-entry` (CMake: fprobe_instrument()).
  *
  * Unless a comment says otherwise a function may be called from any thread at any time, is not async-signal-safe, and
  * returns 0 or a negative errno value; after a failure nothing has been patched, the struct may be used again, and
@@ -69,6 +68,10 @@ struct ftrace_ops {
 /*
  * A probe. Zero-initialise it, fill in what is wanted, register it, and keep it alive until unregister_fprobe() has
  * returned. Handlers, entry_data_size and flags other than DISABLED must not change while it is registered.
+ *
+ *   struct fprobe probe = {0};                                               // C; then probe.entry_handler = entered;
+ *   struct fprobe probe = {.entry_handler = entered, .exit_handler = left};  // C
+ *   fprobe probe{};                                                          // C++
  */
 struct fprobe {
   unsigned long nmissed;         /* all misses since registration; see fprobe_missed() for the reasons */
@@ -87,8 +90,9 @@ struct fprobe {
  *
  * Handlers may start to run before a register function returns. nmissed and all reasons are set to 0, flags are left
  * alone. All three may be called inside a handler. Common errors: -EINVAL (a NULL pointer, num <= 0), -EEXIST (already
- * registered), -E2BIG (entry_data_size), -EACCES or -EPERM (the text may not be written), -ENOMEM, -ENOSPC (no room for
- * code within jump range).
+ * registered), -E2BIG (entry_data_size), -EBUSY (another copy of the library is at work in this process: link it once,
+ * as a shared library), -EACCES or -EPERM (the text may not be written), -ENOMEM, -ENOSPC (no room for code within jump
+ * range).
  */
 
 /*
@@ -97,7 +101,8 @@ struct fprobe {
  * A function answers to its linkage name, its demangled name without parameters and its full demangled signature. A
  * filter is a glob over the whole name: `*`, `?`, `[a-z]`, `[!x]`, `\`. A comma outside brackets separates
  * alternatives, a leading `!` excludes, `module:pattern` restricts to a module by file name or soname. Handlers of
- * registered probes are left out.
+ * registered probes are left out. It selects among the modules that are loaded now, and succeeds when one function
+ * matches: an alternative that matches nothing goes unnoticed.
  *
  * Also -ENOENT (empty pattern; nothing matches), -EINVAL (malformed: unclosed `[`, trailing `\`, empty alternative).
  */
@@ -110,9 +115,9 @@ FPROBE_API int register_fprobe(struct fprobe* fp, const char* filter, const char
 FPROBE_API int register_fprobe_ips(struct fprobe* fp, unsigned long* addrs, int num);
 
 /*
- * Probes `num` functions by exact name (no globs; `module:name` is understood). A name with several bearers, such as
- * overloads or static functions of two files, attaches to all of them. Also -ENOENT (a name is unknown, or no bearer of
- * it can be probed: fprobe_last_error() says how to compile it). The array is only read.
+ * Probes `num` functions by exact name (no globs, blanks count; `module:name` is understood). A name with several
+ * bearers, such as overloads or static functions of two files, attaches to all of them. Also -ENOENT (a name is
+ * unknown, or no bearer of it can be probed: fprobe_last_error() says how to compile it). The array is only read.
  */
 FPROBE_API int register_fprobe_syms(struct fprobe* fp, const char** syms, int num);
 

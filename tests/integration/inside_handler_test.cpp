@@ -55,6 +55,7 @@ TEST(InsideAHandler, UnregisteringItsOwnProbeIsRefused) {
 
 TEST(InsideAHandler, SynchronizeIsRefusedAtBothEnds) {
   for (const Ends end : {kEntry, kExit}) EXPECT_EQ(inside_handler(end, [] { return fprobe_synchronize(); }), -EDEADLK);
+  EXPECT_NE(std::string(fprobe_last_error()).find("unregister_fprobe_async()"), std::string::npos) << "the remedy";
 }
 
 TEST(InsideAHandler, RegisteringAnotherProbeWorksAtBothEndsInEveryWay) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <barrier>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -256,6 +257,53 @@ TEST(Registered, ACopyMadeBeforeUnregisterIsNotRegisteredByALaterUserOfTheSlot) 
   EXPECT_FALSE(fprobe_is_registered(&probe));
   EXPECT_EQ(unregister_fprobe(&other), 0);
 }
+
+// A struct that nobody initialised.  The private word is taken through all that it may hold by chance.
+class GarbageStruct : public ::testing::TestWithParam<std::uintptr_t> {
+ protected:
+  GarbageStruct() {
+    std::memset(static_cast<fprobe*>(&probe_), 0x5a, sizeof(fprobe));
+    probe_.handle = reinterpret_cast<void*>(GetParam());
+  }
+  Probe probe_;
+};
+
+TEST_P(GarbageStruct, IsNotRegistered) {
+  EXPECT_FALSE(fprobe_is_registered(&probe_));
+  EXPECT_EQ(unregister_fprobe(&probe_), -EINVAL);
+  EXPECT_EQ(unregister_fprobe_async(&probe_), -EINVAL);
+  EXPECT_NE(std::strstr(fprobe_last_error(), "not registered"), nullptr) << fprobe_last_error();
+}
+
+TEST_P(GarbageStruct, IsNotMistakenForTheProbeWhoseSlotItNames) {
+  Probe registered[3];
+  for (Probe& probe : registered) ASSERT_EQ(register_fprobe_syms(&probe, g_names, 1), 0) << fprobe_last_error();
+  EXPECT_FALSE(fprobe_is_registered(&probe_));
+  EXPECT_EQ(unregister_fprobe(&probe_), -EINVAL);
+  for (Probe& probe : registered) EXPECT_EQ(unregister_fprobe(&probe), 0);
+}
+
+TEST_P(GarbageStruct, IsRefusedForItsDataSizeByEveryRegister) {
+  for (const Call& call : kCalls) EXPECT_EQ(call.valid(&probe_), -E2BIG) << call.name;
+}
+
+TEST_P(GarbageStruct, WithItsPublicFieldsFilledInWorks) {
+  probe_.flags = 0;
+  probe_.entry_data_size = 0;
+  probe_.entry_handler = &on_entry;
+  probe_.exit_handler = nullptr;
+  probe_.ops.flags = 0;
+  for (const Call& call : kCalls) {
+    ASSERT_EQ(call.valid(&probe_), 0) << call.name << ": " << fprobe_last_error();
+    EXPECT_EQ(first_victim(1), 2);
+    EXPECT_EQ(probe_.nmissed, 0u);
+    EXPECT_EQ(unregister_fprobe(&probe_), 0);
+  }
+  EXPECT_EQ(probe_.entries, 3u);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GarbageStruct,
+                         ::testing::Values(0x5a5a5a5a5a5a5a5a, 1, 2, 3, 16, 17, 48, 49, 1000, 1UL << 32, ~0UL));
 
 // 32 threads call `act` on one struct at the same moment; returns how often each code came.
 template <class Act>

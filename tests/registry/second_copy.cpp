@@ -3,6 +3,12 @@
 
 #include <cstdio>
 
+extern "C" __attribute__((visibility("default"))) int plugin_unregisters(bool waits, bool gives_struct) {
+  static fprobe never_registered;
+  fprobe* const probe = gives_struct ? &never_registered : nullptr;
+  return waits ? unregister_fprobe(probe) : unregister_fprobe_async(probe);
+}
+
 extern "C" __attribute__((visibility("default"))) int plugin_registers(const char* name, char* sentence,
                                                                        unsigned long size) {
   static fprobe probe;

@@ -12,10 +12,13 @@ namespace {
 
 using PluginRegisters = int (*)(const char*, char*, unsigned long);
 
-PluginRegisters load_plugin() {
+using PluginUnregisters = int (*)(bool, bool);
+
+template <class Function>
+Function load_from_plugin(const char* name) {
   void* const handle = dlopen(SECOND_COPY, RTLD_NOW | RTLD_LOCAL);
   EXPECT_NE(handle, nullptr) << dlerror();
-  return handle != nullptr ? reinterpret_cast<PluginRegisters>(dlsym(handle, "plugin_registers")) : nullptr;
+  return handle != nullptr ? reinterpret_cast<Function>(dlsym(handle, name)) : nullptr;
 }
 
 unsigned long g_entries;
@@ -30,7 +33,7 @@ TEST(SecondCopy, RefusesWithASentenceAndTheFirstGoesOn) {
   const char* name = "first_victim";
   ASSERT_EQ(register_fprobe_syms(&probe, &name, 1), 0) << fprobe_last_error();
 
-  const PluginRegisters plugin_registers = load_plugin();
+  const auto plugin_registers = load_from_plugin<PluginRegisters>("plugin_registers");
   ASSERT_NE(plugin_registers, nullptr);
   char sentence[256] = "";
   EXPECT_EQ(plugin_registers("second_victim", sentence, sizeof sentence), -EBUSY);
@@ -40,6 +43,14 @@ TEST(SecondCopy, RefusesWithASentenceAndTheFirstGoesOn) {
   EXPECT_EQ(second_victim(1), 3);
   EXPECT_EQ(g_entries, 1u);
   EXPECT_EQ(unregister_fprobe(&probe), 0);
+}
+
+TEST(SecondCopy, HasNothingToUnregister) {
+  const auto plugin_unregisters = load_from_plugin<PluginUnregisters>("plugin_unregisters");
+  ASSERT_NE(plugin_unregisters, nullptr);
+  for (const bool waits : {true, false})
+    for (const bool gives_struct : {true, false})
+      EXPECT_EQ(plugin_unregisters(waits, gives_struct), -EINVAL) << waits << gives_struct;
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Probe lists, slots and the limbo: what is shared, what is freed, and when.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "registry/grace.h"
@@ -134,6 +136,26 @@ TEST(SlotPool, GivesASlotOutAgainUnderItsOldGenerationCount) {
   EXPECT_EQ(again, slot);
   EXPECT_EQ(again->generation.load(), 2u) << "stale frames must see a later generation";
   EXPECT_NE(take(pool), slot);
+}
+
+TEST(SlotPool, FindsEverySlotByItsNumberAndNothingByAnyOther) {
+  SlotPool pool;
+  EXPECT_EQ(pool.numbered(1), nullptr);
+  std::vector<std::uintptr_t> numbers;
+  for (int i = 0; i < 16 + 32 + 64; ++i) {  // three blocks
+    PooledSlot* const slot = take(pool);
+    EXPECT_EQ(pool.numbered(slot->number), slot) << slot->number;
+    numbers.push_back(slot->number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  EXPECT_EQ(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  EXPECT_EQ(numbers.front(), 1u);
+  EXPECT_EQ(numbers.back(), numbers.size());
+  const std::uintptr_t past_all = numbers.back() + 1;
+  for (const std::uintptr_t number :
+       {std::uintptr_t{0}, past_all, std::uintptr_t{1} << 43, (std::uintptr_t{1} << 44) - 16,
+        std::uintptr_t{0x5a5a5a5a5a5a5a5a}, ~std::uintptr_t{0}})
+    EXPECT_EQ(pool.numbered(number), nullptr) << number;
 }
 
 // --- limbo

@@ -53,6 +53,14 @@ int check_array(const char* function, const fprobe* fp, const void* array, const
   return 0;
 }
 
+// What both ways to unregister check before they ask whose copy of the library is at work.  0: go on.
+int check_registered(const char* function, const fprobe* fp) noexcept {
+  if (fp == nullptr) return refuse_null(function, "fp");
+  if (!registry::is_attached(*fp))
+    return report(make_error(EINVAL, "%s: this struct fprobe is not registered", function));
+  return 0;
+}
+
 unsigned flags_of(const fprobe* fp) noexcept {
   return __atomic_load_n(&fp->flags, __ATOMIC_RELAXED);  // a switch, orders nothing
 }
@@ -81,12 +89,12 @@ int register_fprobe_syms(struct fprobe* fp, const char** syms, int num) {
 }
 
 int unregister_fprobe(struct fprobe* fp) {
-  if (fp == nullptr) return refuse_null("unregister_fprobe", "fp");
+  if (const int error = check_registered("unregister_fprobe", fp)) return error;
   return call([&] { return registry::detach(*fp, registry::Waiting::kForHandlers); });
 }
 
 int unregister_fprobe_async(struct fprobe* fp) {
-  if (fp == nullptr) return refuse_null("unregister_fprobe_async", "fp");
+  if (const int error = check_registered("unregister_fprobe_async", fp)) return error;
   return call([&] { return registry::detach(*fp, registry::Waiting::kNone); });
 }
 

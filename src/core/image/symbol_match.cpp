@@ -61,8 +61,21 @@ bool accepts(std::string_view pattern, std::size_t at, char c, std::size_t& next
   }
 }
 
-bool matches_module(std::string_view pattern, const ModuleName& module) noexcept {
-  return glob_match(pattern, module.file_name) || (!module.soname.empty() && glob_match(pattern, module.soname));
+// The last run of identifier characters that stands for itself in a glob over a name, parameters left out: part of the
+// mangled name of whatever the glob matches.  "" when there is none that is worth a look.
+std::string_view last_literal(std::string_view pattern) noexcept {
+  constexpr std::size_t kWorthALook = 3;
+  std::string_view found;
+  for (std::size_t at = 0, start = 0; at <= pattern.size(); ++at) {
+    if (at < pattern.size() && is_identifier(pattern[at])) continue;
+    const std::string_view run = pattern.substr(start, at - start);
+    if (run == "operator") break;  // what follows is spelled otherwise in mangled names, as is std
+    if (run.size() >= kWorthALook && run != "std") found = run;
+    if (at == pattern.size() || pattern[at] == '(' || pattern[at] == '<' || pattern[at] == '{') break;
+    if (pattern[at] == '[' || pattern[at] == '\\') return {};
+    start = at + 1;
+  }
+  return found;
 }
 
 // --- Parsing.
@@ -164,6 +177,10 @@ bool glob_match(std::string_view pattern, std::string_view text) noexcept {
   }
 }
 
+bool matches_module(std::string_view pattern, const ModuleName& module) noexcept {
+  return glob_match(pattern, module.file_name) || (!module.soname.empty() && glob_match(pattern, module.soname));
+}
+
 Prefixed split_module_prefix(std::string_view text) noexcept {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t after = skip_quoted(text, at);
@@ -231,17 +248,24 @@ Result<Filter> Filter::parse(const char* match, const char* exclude) {
   }
 }
 
+bool Filter::matches(const Alternative& alternative, const ModuleName& module, const Spellings& names) {
+  if (alternative.has_module && !matches_module(alternative.module, module)) return false;
+  for (const std::string* name : {&names.linkage, &names.linkage_base, &names.qualified, &names.signature})
+    if (!name->empty() && glob_match(alternative.name, *name)) return true;
+  return false;
+}
+
+bool Filter::matches_ignoring_exclusions(const ModuleName& module, const Spellings& names) const {
+  return std::any_of(alternatives_.begin(), alternatives_.end(), [&](const Alternative& alternative) {
+    return !alternative.excludes && matches(alternative, module, names);
+  });
+}
+
 Filter::Verdict Filter::judge(const ModuleName& module, const Spellings& names) const {
-  const auto matches = [&](const Alternative& alternative) {
-    if (alternative.has_module && !matches_module(alternative.module, module)) return false;
-    for (const std::string* name : {&names.linkage, &names.linkage_base, &names.qualified, &names.signature})
-      if (!name->empty() && glob_match(alternative.name, *name)) return true;
-    return false;
-  };
   Verdict verdict = Verdict::kNotMeant;
   for (const Alternative& alternative : alternatives_) {
     if (!alternative.excludes && verdict == Verdict::kSelected) continue;
-    if (!matches(alternative)) continue;
+    if (!matches(alternative, module, names)) continue;
     if (alternative.excludes) return Verdict::kExcluded;
     verdict = Verdict::kSelected;
   }
@@ -251,6 +275,12 @@ Filter::Verdict Filter::judge(const ModuleName& module, const Spellings& names) 
 bool Filter::may_select_in(const ModuleName& module) const {
   return std::any_of(alternatives_.begin(), alternatives_.end(), [&](const Alternative& alternative) {
     return !alternative.excludes && (!alternative.has_module || matches_module(alternative.module, module));
+  });
+}
+
+bool Filter::may_select(std::string_view linkage) const noexcept {
+  return std::any_of(alternatives_.begin(), alternatives_.end(), [&](const Alternative& alternative) {
+    return !alternative.excludes && linkage.find(last_literal(alternative.name)) != kNone;
   });
 }
 

@@ -30,6 +30,9 @@ struct Prefixed {
 };
 [[nodiscard]] Prefixed split_module_prefix(std::string_view text) noexcept;
 
+// Whether a prefix (a glob) means the module.
+[[nodiscard]] bool matches_module(std::string_view pattern, const ModuleName& module) noexcept;
+
 class Filter {
  public:
   // register_fprobe's two patterns; errors: EINVAL (malformed), ENOENT (empty `match`), with a sentence that names the
@@ -43,14 +46,25 @@ class Filter {
   [[nodiscard]] bool selects(const ModuleName& module, const Spellings& names) const {
     return judge(module, names) == Verdict::kSelected;
   }
+  [[nodiscard]] bool matches_ignoring_exclusions(const ModuleName& module, const Spellings& names) const;
   // False when no alternative can select anything in the module: its symbols need not be spelled.
   [[nodiscard]] bool may_select_in(const ModuleName& module) const;
+  // False when no alternative can select a function with this linkage name: it need not be demangled.
+  [[nodiscard]] bool may_select(std::string_view linkage) const noexcept;
+
+  // For sentences about a filter that selects nothing: calls visit(Prefixed) for each alternative that selects.
+  template <class Visit>
+  void visit_selecting(const Visit& visit) const {
+    for (const Alternative& alternative : alternatives_)
+      if (!alternative.excludes) visit(Prefixed{alternative.has_module, alternative.module, alternative.name});
+  }
 
  private:
   struct Alternative {
     bool excludes = false, has_module = false;
     std::string module, name;
   };
+  [[nodiscard]] static bool matches(const Alternative& alternative, const ModuleName& module, const Spellings& names);
   [[nodiscard]] static Result<void> add(std::string_view pattern, bool excludes, const char* what,
                                         std::vector<Alternative>& out);
   std::vector<Alternative> alternatives_;

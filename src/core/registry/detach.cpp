@@ -87,7 +87,11 @@ Result<void> detach(fprobe& probe, Waiting waiting) {
 }
 
 Result<void> synchronize() {
-  if (is_inside_handler()) return make_error(EDEADLK, "fprobe_synchronize() inside a handler would wait for itself");
+  if (is_inside_handler())
+    return make_error(
+        EDEADLK,
+        "fprobe_synchronize() inside a handler would wait for itself: call unregister_fprobe_async() here, "
+        "and fprobe_synchronize() outside of handlers before the probe is freed");
   RegistryState& registry = state();
   std::vector<const Site*> sites;
   bool knows_sites = true;

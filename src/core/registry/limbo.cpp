@@ -2,6 +2,7 @@
 #include "registry/limbo.h"
 
 #include <algorithm>
+#include <bit>
 #include <new>
 
 #include "base/syscalls.h"
@@ -34,11 +35,28 @@ bool holds_one_of(Module& module, const std::vector<const Site*>& busy) noexcept
 
 // --- SlotPool --------------------------------------------------------------------------------------------------------
 
-PooledSlot* SlotPool::take() {
-  if (free_ == nullptr) {
-    if (!sys::allocation_allowed()) throw std::bad_alloc();
-    return new PooledSlot;
+void SlotPool::add_block() {
+  if (!sys::allocation_allowed() || block_count_ == kBlocks) throw std::bad_alloc();
+  const std::size_t size = kFirstBlock << block_count_;
+  PooledSlot* const block = new PooledSlot[size];
+  for (std::size_t i = size; i > 0; --i) {
+    block[i - 1].number = size - kFirstBlock + i;
+    give_back(&block[i - 1]);
   }
+  // release: pairs with the acquire in numbered(), the slots are constructed [SLOTS].
+  blocks_[block_count_++].store(block, std::memory_order_release);
+}
+
+PooledSlot* SlotPool::numbered(std::uintptr_t number) const noexcept {
+  if (number == 0 || number > (kFirstBlock << kBlocks) - kFirstBlock) return nullptr;
+  const std::size_t place = number - 1 + kFirstBlock;  // block k covers places 16·2^k … 16·2^(k+1) − 1
+  const auto block = static_cast<std::size_t>(std::bit_width(place / kFirstBlock)) - 1;
+  PooledSlot* const slots = blocks_[block].load(std::memory_order_acquire);  // pairs with add_block() [SLOTS]
+  return slots != nullptr ? &slots[place - (kFirstBlock << block)] : nullptr;
+}
+
+PooledSlot* SlotPool::take() {
+  if (free_ == nullptr) add_block();
   PooledSlot* const slot = free_;
   free_ = slot->next;
   slot->next = nullptr;

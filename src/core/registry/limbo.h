@@ -5,6 +5,8 @@
 #ifndef FPROBE_SRC_CORE_REGISTRY_LIMBO_H_
 #define FPROBE_SRC_CORE_REGISTRY_LIMBO_H_
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -13,14 +15,25 @@
 
 namespace libfprobe::detail {
 
+// Slots are never deleted, stale frames read their generation.  They have numbers, so that whatever a struct fprobe
+// holds where its number should be (a struct nobody initialised) leads to a slot or to none, never to a bad access.
+//
+//   block 0: numbers 1…16    block 1: 17…48    block k: 16·2^k slots from number 16·(2^k − 1) + 1 on
 class SlotPool {
  public:
   constexpr SlotPool() noexcept = default;
   [[nodiscard]] PooledSlot* take();  // throws std::bad_alloc
   void give_back(PooledSlot* slot) noexcept;
+  // Any number is allowed; null when no slot has it.  Needs no lock.
+  [[nodiscard]] PooledSlot* numbered(std::uintptr_t number) const noexcept;
 
  private:
-  PooledSlot* free_ = nullptr;  // slots are never deleted: stale frames read their generation
+  static constexpr std::size_t kFirstBlock = 16, kBlocks = 40;
+  void add_block();
+
+  PooledSlot* free_ = nullptr;
+  std::atomic<PooledSlot*> blocks_[kBlocks]{};
+  std::size_t block_count_ = 0;
 };
 
 class Limbo {

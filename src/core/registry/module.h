@@ -43,6 +43,7 @@ class Module {
 
   [[nodiscard]] const LoadedImage& image() const noexcept { return image_; }
   [[nodiscard]] std::span<SiteRecord> sites() noexcept { return sites_; }
+  [[nodiscard]] bool has_sites() const noexcept { return !sites_.empty(); }
   [[nodiscard]] std::span<const RefusedSite> refused() const noexcept { return refused_; }
 
   // The site with this entry_ip, or the sites of the function that starts at `address`.

@@ -29,6 +29,18 @@ std::string_view last_identifier(std::string_view name) noexcept {
   return name.substr(start);
 }
 
+std::string describe_gap(const LoadedImage& image, const Result<ElfImage>& file) {
+  if (file.ok() && !file.value().symtab().empty()) return {};
+  if (file.ok())
+    return image.path + " is stripped, only its exported functions have names: do not strip it, or export them (" +
+           (image.is_main ? "link with -rdynamic)" : "default visibility)");
+  if (!image.path.starts_with('/'))
+    return "the file of a module cannot be found because /proc cannot be read: mount /proc, or link with -rdynamic";
+  const bool names_remedy = file.error().code == ESTALE || file.error().code == ENOEXEC;
+  return std::string(file.error().sentence) +
+         (names_remedy ? "" : "; keep it where it was loaded from, with /proc mounted");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ModuleNames>> ModuleNames::build(const LoadedImage& image, std::span<SiteRecord> sites,
@@ -39,6 +51,7 @@ Result<std::unique_ptr<ModuleNames>> ModuleNames::build(const LoadedImage& image
   Result<SymbolIndex> symbols = SymbolIndex::build(image, file.ok() ? &*file : nullptr, loaded);
   if (!symbols.ok()) return symbols.error();
   std::unique_ptr<ModuleNames> names(new ModuleNames(std::move(*symbols)));
+  names->gap_ = describe_gap(image, file);
   names->spell_sites(sites);
   names->hash_names();
   return names;

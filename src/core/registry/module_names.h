@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -35,12 +36,19 @@ class ModuleNames {
                                                                   std::span<const LoadedImage> loaded);
 
   [[nodiscard]] const SymbolIndex& symbols() const noexcept { return symbols_; }
+  // Why functions of this module may have no name, and the remedy, for a sentence; "" when all have theirs.
+  [[nodiscard]] const std::string& gap() const noexcept { return gap_; }
 
   // Adds the sites of which some name is selected.
   void select(const Filter& filter, const ModuleName& module, std::vector<SiteRecord*>& out) const;
   // Adds the sites that bear `name` exactly (`name` without, `wanted` with its module prefix).
   void find(std::string_view wanted, std::string_view name, const ModuleName& module,
             std::vector<SiteRecord*>& out) const;
+  // visit(Spellings) for every name of every site.
+  template <class Visit>
+  void visit_site_names(const Visit& visit) const {
+    for (const Named& named : named_) visit(named.names);
+  }
   // The site's function by the first of its names; null: it has none.
   [[nodiscard]] const Spellings* names_of(const SiteRecord& site) const noexcept;
   // A function with that name, whether it has a site or not; null: the name is unknown in this module.
@@ -62,6 +70,7 @@ class ModuleNames {
   void hash_names();
 
   SymbolIndex symbols_;
+  std::string gap_;
   std::vector<Named> named_;
   std::vector<Hashed> by_hash_;  // of every spelling, sorted
 };

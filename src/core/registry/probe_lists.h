@@ -12,6 +12,7 @@
 #define FPROBE_SRC_CORE_REGISTRY_PROBE_LISTS_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -24,6 +25,7 @@ struct Registration;
 
 // Slots are type-stable; the pool hands them out again under a later generation.
 struct PooledSlot : ProbeSlot {
+  std::uintptr_t number = 0;             // in the pool, from 1: what a registered struct keeps (fprobe.handle)
   PooledSlot* next = nullptr;            // in the pool, or among the live ones
   Registration* registration = nullptr;  // while live
 };

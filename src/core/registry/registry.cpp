@@ -155,7 +155,7 @@ void Attachment::commit() noexcept {
   // [GENERATION].
   slot_->generation.fetch_add(1, std::memory_order_release);
   // release: pairs with the acquire in live_slot() [REGISTERED].
-  __atomic_store_n(&probe_.handle, static_cast<void*>(slot_), __ATOMIC_RELEASE);
+  __atomic_store_n(&probe_.handle, reinterpret_cast<void*>(slot_->number), __ATOMIC_RELEASE);
   slot_->registration = registration_.release();
   slot_->next = registry_.live;
   registry_.live = slot_;

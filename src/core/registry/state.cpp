@@ -52,9 +52,10 @@ RegistryState& state() noexcept {
 
 PooledSlot* live_slot(const fprobe& probe) noexcept {
   // acquire: pairs with the release in commit(), a struct seen as registered has a filled slot [REGISTERED].
-  auto* const slot = static_cast<PooledSlot*>(__atomic_load_n(&probe.handle, __ATOMIC_ACQUIRE));
+  const auto number = reinterpret_cast<std::uintptr_t>(__atomic_load_n(&probe.handle, __ATOMIC_ACQUIRE));
+  PooledSlot* const slot = state().slots.numbered(number);
   if (slot == nullptr) return nullptr;
-  // A copy of a registered struct has its handle but is not what was registered.
+  // A copy of a registered struct has its handle but is not what was registered; nor is one whose handle is garbage.
   const bool is_live = slot->generation.load(std::memory_order_acquire) % 2 == 1;  // pairs with [GENERATION]
   return is_live && __atomic_load_n(&slot->probe, __ATOMIC_RELAXED) == &probe ? slot : nullptr;
 }

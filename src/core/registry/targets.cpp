@@ -9,16 +9,10 @@
 
 #include "base/syscalls.h"
 #include "image/symbol_match.h"
+#include "registry/explain.h"
 
 namespace libfprobe::detail {
 namespace {
-
-constexpr const char* kRemedy =
-    "compile it with -pg -mfentry or -fpatchable-function-entry=5 (CMake: fprobe_instrument())";
-
-ModuleName name_of(const Module& module) noexcept {
-  return {module.image().name, module.image().soname};
-}
 
 void make_unique(Selection& selection) {
   std::sort(selection.begin(), selection.end(),
@@ -72,48 +66,6 @@ Result<Selection> sites_named(const ModuleSet& modules, std::string_view wanted)
   return found;
 }
 
-// Nobody bears the name and has a site: says why, which may mean reading the symbols of every module.
-Error explain_name(const ModuleSet& modules, const char* wanted) {
-  const Prefixed prefixed = split_module_prefix(wanted);
-  for (const auto& module : modules.modules()) {
-    Result<ModuleNames*> names = modules.names(*module);
-    if (!names.ok()) {
-      if (is_shortage(names.error())) return names.error();
-      continue;  // an unreadable library cannot be what keeps the name from being found
-    }
-    const FunctionName* const function = (*names)->find_function(wanted, prefixed.name, name_of(*module));
-    const char* const path = module->image().path.c_str();
-    if (function == nullptr) {
-      for (const char* const ifunc : (*names)->symbols().unbound_ifuncs())
-        if (prefixed.name == ifunc)
-          return make_error(ENOENT, "'%s' in %s is an IFUNC that nobody has bound yet: call it once", wanted, path);
-      continue;
-    }
-    if (const char* const reason = module->refusal_at(function->address))
-      return make_error(ENOENT, "'%s' in %s cannot be probed: %s", wanted, path, reason);
-    return make_error(ENOENT, "'%s' in %s has no probe site: %s", wanted, path, kRemedy);
-  }
-  return make_error(ENOENT, "no loaded module has a function named '%s'", wanted);
-}
-
-// --- addresses -------------------------------------------------------------------------------------------------------
-
-Error explain_address(const ModuleSet& modules, Module* module, unsigned long address) {
-  if (module == nullptr) return make_error(ENOENT, "address %#lx lies in no loaded module", address);
-  const char* const path = module->image().path.c_str();
-  if (const char* const reason = module->refusal_at(address))
-    return make_error(ENOENT, "the function at %#lx in %s cannot be probed: %s", address, path, reason);
-  Result<ModuleNames*> names = modules.names(*module);
-  if (!names.ok() && is_shortage(names.error())) return names.error();
-  const FunctionName* const function = names.ok() ? (*names)->symbols().containing(address) : nullptr;
-  if (function == nullptr)
-    return make_error(ENOENT, "address %#lx in %s is neither a probe site nor a function's first byte", address, path);
-  if (function->address == address)
-    return make_error(ENOENT, "'%s' at %#lx in %s has no probe site: %s", function->linkage, address, path, kRemedy);
-  return make_error(ENOENT, "address %#lx in %s is neither a probe site nor a first byte: it lies inside '%s'", address,
-                    path, function->linkage);
-}
-
 }  // namespace
 
 Result<Selection> resolve(const ModuleSet& modules, const FilterTarget& target,
@@ -129,11 +81,10 @@ Result<Selection> resolve(const ModuleSet& modules, const FilterTarget& target,
     (*names)->select(*filter, name_of(*module), selection);
   }
   make_unique(selection);
+  const bool selects_some = !selection.empty();
   leave_out(selection, sites_of_handlers(modules, handlers));
-  if (!selection.empty()) return selection;
-  const bool excludes = target.exclude != nullptr && target.exclude[0] != '\0';
-  return make_error(ENOENT, "no function with a probe site matches '%s'%s%s%s", target.match,
-                    excludes ? " and not '" : "", excludes ? target.exclude : "", excludes ? "'" : "");
+  if (selection.empty()) return explain_filter(modules, target, *filter, selects_some);
+  return selection;
 }
 
 Result<Selection> resolve(const ModuleSet& modules, SymbolsTarget target) {
