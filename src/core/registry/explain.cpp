@@ -229,7 +229,8 @@ class FunctionsWithoutSite {
   }
 
  private:
-  // How telling a function is as the example: one with a reason of its own, then one that is not the C runtime's.
+  // How telling a function is as the example: one with a reason of its own, then one that is neither
+  // the C runtime's nor ours.
   enum class Rank { kNone, kReserved, kOrdinary, kRefused };
 
   // A function's names are neighbours.
@@ -250,9 +251,9 @@ class FunctionsWithoutSite {
   }
   void add(const Module& module, const std::string& name, std::uintptr_t address) {
     ++count_;
-    const Rank rank = module.refusal_at(address) != nullptr ? Rank::kRefused
-                      : name.starts_with('_')               ? Rank::kReserved
-                                                            : Rank::kOrdinary;
+    const Rank rank = module.refusal_at(address) != nullptr                      ? Rank::kRefused
+                      : name.starts_with('_') || name.starts_with("libfprobe::") ? Rank::kReserved
+                                                                                 : Rank::kOrdinary;
     if (rank <= rank_) return;
     rank_ = rank;
     module_ = &module;
