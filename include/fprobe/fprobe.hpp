@@ -106,6 +106,8 @@ class context {
   // function pointer that is known and taken into account. With a target given by name, filter or address the function's
   // type is not known: name it whole for such a function, args<Big(int, double)>() or args<Big(Widget*, int)>().
   //
+  // Of a parameter that the function does not use, an optimizing caller may pass anything.
+  //
   // Where has_args() is false all values are zero, class objects passed by address are default-made, and asking for a
   // reference (or for a class without default constructor) ends the process with a message.
   template <class... A>
@@ -168,13 +170,14 @@ class context {
 // A registered probe, or nothing. Move-only; a move leaves the registered struct fprobe where it is and the source empty.
 //
 // Targets:
-//   by_filter                                     register_fprobe()
-//   anything that converts to std::span<const char* const>      names, register_fprobe_syms()
-//   anything that converts to std::span<const unsigned long>    addresses, register_fprobe_ips()
-//   R (*)(A...)                                   a function. (In a no-pie executable the address of another module's
-//                                                 function is that of a PLT slot, which register_fprobe_ips() refuses.)
-//   R (C::*)(A...), with any qualifiers           a member function; virtual: std::errc::invalid_argument, since the
-//                                                 pointer names no single function
+//   by_filter                        register_fprobe()
+//   what converts to std::span<const char* const>      names, register_fprobe_syms()
+//   what converts to std::span<const unsigned long>    addresses, register_fprobe_ips()
+//   R (*)(A...)                      a function: the code at this address, not its clones (.constprop, .isra), which a name
+//                                    covers too. In a no-pie executable the address of another module's function is that
+//                                    of a PLT slot, which register_fprobe_ips() refuses
+//   R (C::*)(A...), any qualifiers   a member function, as above; virtual: std::errc::invalid_argument, since the pointer
+//                                    names no single function
 //
 // Entry: nullptr or a callable for context&. It returns void, or bool: false means no exit handler for this call.
 // Exit: nullptr or a callable for context&. Both are moved into the probe, which alone allocates; a hit does not. An
