@@ -53,7 +53,7 @@ void expect_same(long first_value = 1) {
 using All =
     std::tuple<bool, char, signed char, unsigned char, short, unsigned short, int, unsigned, long, unsigned long,
                char8_t, wchar_t, Short, Plain, std::byte, std::nullptr_t, const char*, int (*)(int), Int128, float,
-               double, long double, Method, Member, int&, const Big&, std::string&&, I, CSF, F, FF, FFF, DD, DL, LF,
+               double, long double, Method, Member, int&, const Big&, std::string&&, I, CSF, FI, F, FF, FFF, DD, DL, LF,
                FFI, LL, Bytes, Empty, Wide, Big, BigAligned, Odd, Copied, Destroyed, std::string, Pair, View, Span,
                Milliseconds, TimePoint, Complex, MaybeInt, Array, ErrorCode, const int, const Big>;
 
@@ -74,8 +74,9 @@ using MixedInt128 = Int128;
 #endif
 
 // One of each way of being passed.
-using Mixed = std::tuple<int, long, const char*, bool, Short, double, float, MixedInt128, long double, CSF, FFF, DD, DL,
-                         LF, FFI, LL, Bytes, Empty, Wide, Big, BigAligned, Odd, Copied, const Big&, Pair, View, Method>;
+using Mixed =
+    std::tuple<int, long, const char*, bool, Short, double, float, MixedInt128, long double, CSF, FI, FFF, DD, DL, LF,
+               FFI, LL, Bytes, Empty, Wide, Big, BigAligned, Odd, Copied, const Big&, Pair, View, Method>;
 
 #if FPROBE_SEEDS == 0
 

@@ -431,19 +431,19 @@ TEST(Detach, FollowsOneThroughTheNativeHandle) {
 
 TEST(Disable, IsASwitchAndMayBeUsedInsideAHandler) {
   int entries = 0;
-  probe probe(
+  probe other(
       &first_victim, [&](context&) { ++entries; }, nullptr);
-  probe.disable();
+  other.disable();
   first_victim(1);
   EXPECT_EQ(entries, 0);
-  EXPECT_TRUE(probe.attached());
-  probe.enable();
+  EXPECT_TRUE(other.attached());
+  other.enable();
   first_victim(1);
   EXPECT_EQ(entries, 1);
 
-  class probe own;
+  probe own;
   int own_entries = 0;
-  own = ::probe(
+  own = probe(
       &second_victim,
       [&](context&) {
         ++own_entries;

@@ -30,6 +30,24 @@ VICTIM long double long_double_victim() {
   return opaque(value);
 }
 
+VICTIM Short narrow_enumeration_victim() {
+  Short value = Short(1);
+  return opaque(value);
+}
+
+// Knows how many of its kind there are.
+struct Counted {
+  static inline int alive = 0;
+  int value;
+  explicit Counted(int number) : value(number) { ++alive; }
+  Counted(const Counted& other) : value(other.value) { ++alive; }
+  Counted& operator=(const Counted&) = default;
+  ~Counted() { --alive; }
+};
+VICTIM Counted counted_victim(int value) {
+  return Counted(opaque(value));
+}
+
 }  // namespace results
 
 namespace {
@@ -39,8 +57,8 @@ using libfprobe::context;
 using libfprobe::probe;
 
 using All = std::tuple<bool, char, short, unsigned, long, Short, Plain, std::byte, std::nullptr_t, const char*, Int128,
-                       float, double, Method, Member, I, CSF, F, FF, FFF, DD, DL, LF, FFI, LL, Bytes, Empty, Wide, Big,
-                       BigAligned, Odd, Copied, Destroyed, std::string, Pair, View, Span, Milliseconds, TimePoint,
+                       float, double, Method, Member, I, CSF, FI, F, FF, FFF, DD, DL, LF, FFI, LL, Bytes, Empty, Wide,
+                       Big, BigAligned, Odd, Copied, Destroyed, std::string, Pair, View, Span, Milliseconds, TimePoint,
                        Complex, MaybeInt, Array, ErrorCode>;
 
 template <class Check>
@@ -86,17 +104,16 @@ TEST(Result, OfEveryTypeIsWhatTheCallerOfASkippedFunctionGets) {
   });
 }
 
-// Each object made at entry is the caller's, and is made once.
-TEST(Result, IsThatOfTheLastSetterWhereTwoProbesSkipAFunction) {
-  const auto skip_with = [](long n) {
-    return [n](context& call) {
-      call.set_result<std::string>(value_of<std::string>(n));
+TEST(Result, IsThatOfTheLastSetterWhereTwoProbesSkipAFunctionAndIsMadeOnce) {
+  const auto skip_with = [](int value) {
+    return [value](context& call) {
+      call.set_result<Counted>(Counted(value));
       call.skip();
     };
   };
-  const probe older(&Giver<std::string>::body, skip_with(6), nullptr),
-      newer(&Giver<std::string>::body, skip_with(7), nullptr);
-  EXPECT_EQ(Giver<std::string>::body(1), value_of<std::string>(6));
+  const probe older(&counted_victim, skip_with(6), nullptr), newer(&counted_victim, skip_with(7), nullptr);
+  EXPECT_EQ(counted_victim(1).value, 6);
+  EXPECT_EQ(Counted::alive, 0);
 }
 
 TEST(Result, ThatIsAReferenceLeadsToTheObject) {
@@ -126,9 +143,14 @@ TEST(Result, OfAFunctionWithoutOneIsVoid) {
 }
 
 TEST(Result, NarrowerThanARegisterIsExtendedLikeACompilers) {
-  const probe probe(&narrow_victim, nullptr, [](context& call) { call.set_result<signed char>(-5); });
+  const probe integer(&narrow_victim, nullptr, [](context& call) { call.set_result<signed char>(-5); });
   const auto wide = reinterpret_cast<int (*)()>(reinterpret_cast<void*>(&narrow_victim));
   EXPECT_EQ((*static_cast<int (*const volatile*)()>(&wide))(), -5);
+
+  const probe enumeration(&narrow_enumeration_victim, nullptr,
+                          [](context& call) { call.set_result<Short>(Short(-6)); });
+  const auto wide_enumeration = reinterpret_cast<int (*)()>(reinterpret_cast<void*>(&narrow_enumeration_victim));
+  EXPECT_EQ((*static_cast<int (*const volatile*)()>(&wide_enumeration))(), -6);
 }
 
 TEST(Unwound, IsToldAndTheResultIsZeroOrDefaultMade) {

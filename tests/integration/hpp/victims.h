@@ -38,6 +38,11 @@ struct CSF {  // one INTEGER eightbyte
   float c;
   bool operator==(const CSF&) const = default;
 };
+struct FI {  // INTEGER, though it begins with a float
+  float a;
+  int b;
+  bool operator==(const FI&) const = default;
+};
 struct F {
   float a;
   bool operator==(const F&) const = default;
@@ -161,6 +166,8 @@ T value_of(long n) {
     return {static_cast<float>(n), static_cast<float>(n) + 0.5F};
   } else if constexpr (std::is_same_v<T, DL>) {
     return {static_cast<double>(n), number};
+  } else if constexpr (std::is_same_v<T, FI>) {
+    return {static_cast<float>(n), static_cast<int>(number)};
   } else if constexpr (std::is_same_v<T, LF>) {
     return {number, static_cast<float>(n)};
   } else if constexpr (std::is_same_v<T, FFI>) {
