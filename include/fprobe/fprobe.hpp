@@ -134,7 +134,7 @@ class context {
   }
 
   // At exit: replaces the result; R is the function's return type, and objects in memory are assigned to. At entry: the
-  // result of a function that skip() skips. No effect after unwinding.
+  // result of a function that skip() skips (an object in memory only where has_args()). No effect after unwinding.
   template <class R>
   FPROBE_NOTRACE void set_result(R value) const noexcept {
     static_assert(detail::typed::check_result<R>());

@@ -44,6 +44,10 @@ VICTIM FPROBE_NOTRACE void* operator new(std::size_t size) {
   if (void* const memory = std::malloc(size)) return memory;
   throw std::bad_alloc();
 }
+VICTIM FPROBE_NOTRACE void* operator new(std::size_t size, const std::nothrow_t&) noexcept {
+  if (probes::counts) ++probes::allocations;
+  return std::malloc(size);
+}
 VICTIM FPROBE_NOTRACE void operator delete(void* memory) noexcept {
   std::free(memory);
 }
