@@ -8,9 +8,11 @@ build=${BUILD_DIR:-build/examples}
 mkdir -p "$build"
 cmake -G Ninja -S . -B "$build" -DCMAKE_BUILD_TYPE=RelWithDebInfo \
   -DFPROBE_BUILD_TESTS=OFF -DFPROBE_BUILD_BENCH=OFF -DFPROBE_BUILD_EXAMPLES=ON >"$build/configure.log" 2>&1 || { cat "$build/configure.log"; exit 1; }
-cmake --build "$build" --target hello function_latency
+cmake --build "$build" --target hello typed_probe function_latency
 echo
 "$build/examples/hello"
+echo
+"$build/examples/typed_probe"
 echo
 # Two of the tests fail when repeated, probed or not.
 log=$build/workload.log

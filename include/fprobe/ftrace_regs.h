@@ -32,6 +32,11 @@ extern "C" {
 
 struct ftrace_regs;
 
+/* For <fprobe/fprobe.hpp>: the file that assigns C++ arguments and results to this processor's registers. */
+#if defined(__x86_64__)
+#define FPROBE_PSABI_HEADER <fprobe/detail/psabi_x86_64.hpp>
+#endif
+
 /*
  * True when integer or pointer argument `n` can be read: at entry for every argument in a register, and for those on
  * the stack. False at exit, for an `n` no call can have, and at sites whose prologue has moved the arguments already.
