@@ -296,6 +296,18 @@ TEST(Preserved, ArgumentsOfAFunctionThatIsReplaced) {
   EXPECT_EQ(divide(3, 4), 25);
 }
 
+TEST(ReturnAddress, IsTrueInAFrameWhoseCfaIsThatOfACopy) {
+  Probe probe;
+  unsigned long return_address = 0;
+  probe.on_entry = [&](const Hit& hit) {
+    return_address = hit.ret_ip;
+    return 0;
+  };
+  ATTACH(probe, "own_return_address");
+  EXPECT_EQ(own_return_address(3), return_address);
+  EXPECT_EQ(probe.exits, 1u);
+}
+
 TEST(Handlers, RunOnAnAlignedStackWhateverTheCallers) {
   static bool is_aligned;
   Probe probe;

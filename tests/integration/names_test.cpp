@@ -271,7 +271,7 @@ TEST(Addresses, OfAPltSlotAreRefused) {
   unsigned long slots[2] = {};
   asm("leaq raise@PLT(%%rip), %0" : "=r"(slots[0]));
   asm("leaq twice@PLT(%%rip), %0" : "=r"(slots[1]));
-  ASSERT_EQ(slots[1] != site_of("twice"), kVictimsAreShared);
+  ASSERT_EQ(slots[1] != first_byte_of("twice"), kVictimsAreShared);
   for (int i = 0; i < (kVictimsAreShared ? 2 : 1); ++i) {
     Probe probe;
     EXPECT_EQ(register_fprobe_ips(&probe, &slots[i], 1), -ENOENT) << i;

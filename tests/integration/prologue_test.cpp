@@ -176,6 +176,11 @@ TEST_P(BehindThePrologue, AnotherFunctionGoesOnInItsPlaceWhereArgumentsAreIntact
   EXPECT_EQ(victims.aligned(9), victims.arguments_are_read != 0 ? 18 : 9);
 }
 
+// Returns the static chain that it was called with.
+__attribute__((naked)) void give_static_chain() {
+  asm("movq %r10, %rax\n\tret");
+}
+
 TEST_P(BehindThePrologue, ATailCallRunsBothExitsAndReturnsRight) {
   Probe probe;
   std::vector<unsigned long> returns;
@@ -211,6 +216,21 @@ TEST_P(BehindThePrologue, ExitsRunOnceForEachOfTheCallsOfARecursion) {
   EXPECT_EQ(victims.call(&Step::down, reinterpret_cast<void*>(1000L)), 1001);
   EXPECT_EQ(probe.exits, 1001u);
   EXPECT_EQ(probe.nmissed, 0u);
+}
+
+TEST(BehindGccsPrologue, TheFunctionInItsPlaceHasTheCallersStaticChain) {
+  Probe probe;
+  probe.on_entry = [](const Hit& hit) {
+    ftrace_regs_set_instruction_pointer(hit.regs, address_of(&give_static_chain));
+    return 0;
+  };
+  ATTACH(probe, "gcc_aligned");
+  long result = 0;
+  asm volatile("movq $77, %%r10\n\tcall *%[function]"
+               : "=a"(result)
+               : [function] "r"(gcc_victims.aligned)
+               : "rdi", "rsi", "rdx", "rcx", "r8", "r9", "r10", "r11", "memory", "cc");
+  EXPECT_EQ(result, 77);
 }
 
 INSTANTIATE_TEST_SUITE_P(Compilers, BehindThePrologue, testing::Values(&gcc_victims, &clang_victims),

@@ -19,13 +19,14 @@ std::string file_name(const char* path) {
 
 struct Search {
   const char* symbol;
-  unsigned long ip;
+  unsigned long ip, function;
 };
 
 int find_symbol(const fprobe_site* site, void* argument) {
   auto& search = *static_cast<Search*>(argument);
   if (file_name(site->module) != kVictimModule || std::strcmp(site->symbol, search.symbol) != 0) return 0;
   search.ip = site->ip;
+  search.function = site->function;
   return 1;
 }
 
@@ -37,9 +38,15 @@ int collect_site(const fprobe_site* site, void* argument) {
 }  // namespace
 
 unsigned long site_of(const char* symbol) {
-  Search search{symbol, 0};
+  Search search{symbol, 0, 0};
   fprobe_for_each_site(&find_symbol, &search);
   return search.ip;
+}
+
+unsigned long first_byte_of(const char* symbol) {
+  Search search{symbol, 0, 0};
+  fprobe_for_each_site(&find_symbol, &search);
+  return search.function;
 }
 
 std::vector<unsigned long> sites_of_victims() {

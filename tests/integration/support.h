@@ -123,6 +123,8 @@ unsigned long address_of(R (*function)(A...)) {
 
 // The entry_ip of the function with this linkage name in the victims' module, 0 if it has no site.
 unsigned long site_of(const char* symbol);
+// The first byte of that victim, as its site tells.
+unsigned long first_byte_of(const char* symbol);
 // Every entry_ip of the victims' module.
 std::vector<unsigned long> sites_of_victims();
 

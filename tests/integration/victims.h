@@ -38,6 +38,7 @@ long without_site(long x); /* FPROBE_NOTRACE */
 struct six_longs {
   long v[6];
 };
+unsigned long own_return_address(unsigned long n); /* of a frame that is realigned and movable */
 struct two_longs {
   long a, b;
 };

@@ -1,4 +1,6 @@
 /* See victims.h: one function for each way of passing arguments and results that the psABI knows. */
+#include <fprobe/fprobe.h>
+
 #include "integration/victims.h"
 
 #include <math.h>
@@ -46,6 +48,12 @@ VICTIM struct six_longs make_six(long first) {
 VICTIM struct two_longs make_two_longs(long first) {
   const struct two_longs two = {first, first + 1};
   return two;
+}
+VICTIM unsigned long own_return_address(unsigned long n) {
+  long aligned[8] __attribute__((aligned(64)));
+  long* const movable = __builtin_alloca(sizeof(long) * (n + 1));
+  __asm__ volatile("" : : "r"(aligned), "r"(movable) : "memory");
+  return fprobe_return_address((unsigned long)__builtin_return_address(0), __builtin_dwarf_cfa());
 }
 VICTIM struct two_doubles make_two_doubles(double first) {
   const struct two_doubles two = {first, first + 1};

@@ -91,6 +91,19 @@ ip_site_pg:
 	call	mcount
 	add	$8, %rsp
 	end	frameless_call
+	function popped_call
+	push	%rbp
+	mov	%rsp, %rbp
+	push	%rbx
+	test	%edi, %edi
+	je	1f
+	pop	%rbx
+	pop	%rbp
+	ret
+1:	pop	%rbx
+	pop	%rbp
+	call	mcount
+	end	popped_call
 	function site_pg_behind_90
 	push	%rbp
 	mov	%rsp, %rbp

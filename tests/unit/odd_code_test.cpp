@@ -78,6 +78,7 @@ TEST_F(OddCode, NestedFunctionsAreKnownByPushAndPop) {
 
 TEST_F(OddCode, CallsElsewhereAreRefusedWithAReason) {
   EXPECT_NE(reason("elsewhere_call").find("elsewhere"), std::string::npos);
+  EXPECT_NE(reason("popped_call").find("recompile it with -pg -mfentry"), std::string::npos);
   EXPECT_NE(reason("frameless_call").find("recompile it with -pg -mfentry"), std::string::npos);
   EXPECT_EQ(reason("call_in_immediate"), "");
   EXPECT_EQ(reason("data_in_text"), "");

@@ -147,20 +147,33 @@ fprobe_unentered_behind_prologue:
         .cfi_endproc
 fprobe_end fprobe_skip_behind_prologue
 
-// The same for a hit that goes on in another function, as if that had been called; r10: the slot, below rsp: where.
+// The same for a hit that goes on in another function, as if that had been called, static chain included.  Below rsp, where
+// the entry code's frame was: at -8 where to go on, at -24 the slot.
 fprobe_function fprobe_continue_elsewhere
         .cfi_startproc
-        .cfi_def_cfa %rbp, 16
-        .cfi_offset %rbp, -16
-        movq    -8(%rsp), %r11
-        movq    (%rbp), %rbp
-        .cfi_def_cfa %r10, 8
+        .cfi_escape 0x0f, 5, 0x77, 0x68, 0x06, 0x23, 8  // DW_CFA_def_cfa_expression: breg7 -24 deref plus_uconst 8
+        .cfi_escape 0x10, 6, 2, 0x76, 0x00              // DW_CFA_expression: rbp is saved at (%rbp)
+        movq    (%rbp), %rbp                            // while the frame is still above rsp: signals
         .cfi_restore %rbp
-        movq    %r10, %rsp
+        movq    -8(%rsp), %r11
+        movq    -24(%rsp), %rsp
         .cfi_def_cfa %rsp, 8
         jmp     *%r11
         .cfi_endproc
 fprobe_end fprobe_continue_elsewhere
+
+// Stand for a function behind a realigning prologue, whose caller's stack pointer was saved `word` words below rbp: two
+// bytes each, see hide_function().
+fprobe_function fprobe_unentered_realigned
+        .cfi_startproc
+        .irp    word, 1, 2, 3, 4, 5, 6
+        .cfi_escape 0x0f, 3, 0x76, 128 - 8 * \word, 0x06       // DW_CFA_def_cfa_expression: breg6 -8*word deref
+        .cfi_escape 0x10, 6, 2, 0x76, 0x00                     // DW_CFA_expression: rbp is saved at (%rbp)
+        int3
+        int3
+        .endr
+        .cfi_endproc
+fprobe_end fprobe_unentered_realigned
 
 // Behind code that may have changed them: the caller's lie in argument registers; r10: the slot.
 fprobe_function fprobe_skip_unwound

@@ -74,6 +74,15 @@ struct Cursor {
          (byte_at(insn, 0) == kJneRel8 && insn.size() == 2);
 }
 
+// Nothing of a body's end may lie in front of the call: behind it the frame pointer is no longer this function's.
+[[nodiscard]] bool ends_frame(Code insn) noexcept {
+  constexpr std::uint8_t kRet = 0xc3, kRetImm16 = 0xc2, kLeave = 0xc9, kPopRbp = 0x5d, kJmpRel32 = 0xe9,
+                         kJmpRel8 = 0xeb;
+  const std::uint8_t opcode = byte_at(insn, 0);
+  return opcode == kRet || opcode == kRetImm16 || opcode == kLeave || opcode == kPopRbp || opcode == kJmpRel32 ||
+         opcode == kJmpRel8;
+}
+
 // The function's first instructions up to `mov %rsp,%rbp`.
 [[nodiscard]] bool set_up_frame(Cursor& cursor, FrameForm& frame) noexcept {
   (void)cursor.skip(kEndbr64);
@@ -107,6 +116,7 @@ bool read_prologue(std::span<const std::byte> function, std::uintptr_t ip, std::
     Insn insn;
     if (!decode(rest, ip + cursor.at, insn)) return false;
     const Code bytes = rest.first(insn.length);
+    if (ends_frame(bytes)) return false;
     const int pushed = pushed_register(bytes);
     only_pushes = only_pushes && pushed >= 0;
     if (only_pushes && ++pushes != 0 && pushed == kR10 && shape.frame_word == 0) shape.frame_word = pushes;

@@ -85,8 +85,9 @@ std::uintptr_t regs_apply_skip(ftrace_regs& regs, const arch::SiteShape& shape) 
 std::uintptr_t regs_continue_at(ftrace_regs& regs, const arch::SiteShape& shape, std::uintptr_t tail) noexcept {
   if (!shape.is_behind_prologue()) return regs.ip;
   if (shape.arguments_moved) return tail;
+  // Words of the entry code's frame that it needs no more.
   reinterpret_cast<std::uintptr_t*>(regs.stack)[-1] = regs.ip;
-  regs.r10 = regs.sp;
+  reinterpret_cast<std::uintptr_t*>(regs.stack)[-3] = regs.sp;
   return reinterpret_cast<std::uintptr_t>(fprobe_continue_elsewhere);
 }
 

@@ -10,6 +10,7 @@ __attribute__((visibility("hidden"))) extern const char fprobe_entry_code[];
 __attribute__((visibility("hidden"))) extern const char fprobe_entry_behind_prologue[];
 __attribute__((visibility("hidden"))) extern const char fprobe_unentered[];
 __attribute__((visibility("hidden"))) extern const char fprobe_unentered_behind_prologue[];
+__attribute__((visibility("hidden"))) extern const char fprobe_unentered_realigned[];
 __attribute__((visibility("hidden"))) extern const char fprobe_landing[];
 }
 
@@ -31,12 +32,19 @@ std::uintptr_t entry_code(bool behind_prologue) noexcept {
   return address_of(behind_prologue ? fprobe_entry_behind_prologue : fprobe_entry_code);
 }
 
-// A realigned frame, and one whose registers may have changed, only the function's own tables know the way out of.
+// A frame whose registers may have changed, only the function's own tables know the way out of.  An unwinder looks up the
+// byte in front of a return address.
 void hide_function(const SiteShape& shape, std::uintptr_t& resume) noexcept {
+  constexpr std::uint8_t kMostPushes = 6;  // the callee-saved registers but rbp, and r10: what gcc's prologue can push
+  constexpr std::uintptr_t kEntrySize = 2;
   if (!shape.is_behind_prologue()) {
     resume = address_of(fprobe_unentered);
-  } else if (shape.frame == FrameForm::kPointer && !shape.arguments_moved) {
+  } else if (shape.arguments_moved) {
+    return;
+  } else if (shape.frame == FrameForm::kPointer) {
     resume = address_of(fprobe_unentered_behind_prologue);
+  } else if (shape.frame_word <= kMostPushes) {
+    resume = address_of(fprobe_unentered_realigned) + kEntrySize * (shape.frame_word - 1u) + 1;
   }
 }
 

@@ -18,6 +18,8 @@
 extern "C" void __gmon_start__() __attribute__((weak));
 // A -static program has it only if it uses it itself.
 extern "C" decltype(dlsym) dlsym __attribute__((weak));
+extern "C" decltype(dlopen) dlopen __attribute__((weak));
+extern "C" decltype(dladdr) dladdr __attribute__((weak));
 // mcount.S
 extern "C" __attribute__((visibility("hidden"))) void* fprobe_next_fentry;
 extern "C" __attribute__((visibility("hidden"))) void* fprobe_next_mcount;
@@ -55,10 +57,21 @@ void share_with_gmon() noexcept {
   fprobe_next_mcount = dlsym(RTLD_NEXT, "mcount");
 }
 
+// A static libfprobe may be part of a plugin. Like the shared one it stays when its module is closed: threads return
+// through its stubs, and tell it when they exit.
+void stay_loaded() noexcept {
+  if (&dlopen == nullptr || &dladdr == nullptr) return;
+  Dl_info self;
+  if (dladdr(reinterpret_cast<const void*>(fprobe_stubs), &self) == 0 || self.dli_fname == nullptr) return;
+  if (dlopen(self.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == nullptr)
+    (void)dlerror();  // the program itself, which nobody closes: the message is none of its business
+}
+
 // As early as a constructor may run, so that the program's own ones are probed and its sites cost nothing from then on.
 __attribute__((constructor(101))) void load() {
   g_pid.store(sys::getpid(), std::memory_order_relaxed);
   if (!ownership::claim()) return;
+  stay_loaded();
   prepare_barriers();
   threads::initialise(frames_from_environment());
   registry::on_arming(&threads::prepare_all);

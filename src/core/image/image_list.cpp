@@ -137,6 +137,8 @@ void complete_paths(std::vector<LoadedImage>& images) {
     if (!image.path.starts_with('/') && image.path != "[vdso]")
       if (std::string path = mapped.at(image.low); !path.empty()) image.path = std::move(path);
     image.name = last_component(image.path);
+    if (constexpr std::string_view kDeleted = " (deleted)"; image.name.ends_with(kDeleted))  // the kernel's addition
+      image.name.resize(image.name.size() - kDeleted.size());
   }
 }
 

@@ -17,6 +17,9 @@ void bytes_of(const SiteRecord& record, TextForm form, std::uint8_t* out) noexce
     case TextForm::kOriginal:
       std::memcpy(out, found.original, found.shape.length);
       return;
+    case TextForm::kLive:
+      if (found.kind != FPROBE_SITE_PATCHABLE) return bytes_of(record, TextForm::kOriginal, out);
+      [[fallthrough]];
     case TextForm::kIdle:
       arch::idle_bytes(found.ip, found.shape, found.original, out);
       return;

@@ -12,7 +12,8 @@
 
 namespace libfprobe::detail {
 
-enum class TextForm { kOriginal, kIdle, kArmed };
+// kLive: profiling calls as in the file, for gmon; nops idle, which gmon does not need.
+enum class TextForm { kOriginal, kLive, kIdle, kArmed };
 
 // The value: every site has the form now (always with kAllOrNothing).  Sites that have it already cost nothing.
 // Throws std::bad_alloc before anything is written.

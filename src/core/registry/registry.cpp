@@ -228,7 +228,7 @@ void on_arming(bool (*prepare_threads)()) noexcept {
 }
 
 void keep_sites_live() noexcept {
-  state().resting_form = TextForm::kOriginal;
+  state().resting_form = TextForm::kLive;
 }
 
 const Site* find_site(std::uintptr_t ip) noexcept {

@@ -70,9 +70,9 @@ Result<void> follow_loader(RegistryState& registry) {
   std::vector<SiteRecord*> fresh;
   for (Module* const module : changes->added)
     for (SiteRecord& record : module->sites()) fresh.push_back(&record);
-  if (fresh.empty() || registry.resting_form == TextForm::kOriginal) return {};
+  if (fresh.empty()) return {};
   // Where text cannot be written its sites stay calls of a function that returns: slower, not wrong.
-  (void)bring_into_form(fresh, TextForm::kIdle, PokeMode::kBestEffort);
+  (void)bring_into_form(fresh, registry.resting_form, PokeMode::kBestEffort);
   return {};
 }
 

@@ -22,6 +22,19 @@ struct Collector {
   bool past_caller;
 };
 
+// The calling thread's record with the lowest slot above `address`, null if there is none.
+const FrameRecord* nearest_above(const ThreadState& self, std::uintptr_t address) noexcept {
+  const FrameRecord* nearest = nullptr;
+  std::uintptr_t lowest = UINTPTR_MAX;
+  for (const FrameRecord* record = self.shadow.top(); record != self.shadow.bottom(); record = record->prev) {
+    const std::uintptr_t slot = record->slot.load(std::memory_order_relaxed);  // this thread's own
+    if (slot <= address || slot >= lowest) continue;
+    nearest = record;
+    lowest = slot;
+  }
+  return nearest;
+}
+
 // Frames above the caller; stubs are left out.  In a trace callback _Unwind_GetCFA is the frame's stack pointer.
 _Unwind_Reason_Code collect(_Unwind_Context* context, void* argument) noexcept {
   Collector& collector = *static_cast<Collector*>(argument);
@@ -66,6 +79,8 @@ unsigned long fprobe_return_address(unsigned long addr, const void* cfa) {
   if (cfa != nullptr) {
     const std::uintptr_t slot = reinterpret_cast<std::uintptr_t>(cfa) - sizeof(std::uintptr_t);
     record = is_own ? owner->shadow.find(slot) : owner->shadow.find_foreign(slot);
+    // gcc's __builtin_dwarf_cfa() of a realigned frame is that of a copy of the return address, below the slot.
+    if (record == nullptr && is_own) record = nearest_above(*owner, slot);
   } else if (is_own && !owner->shadow.is_empty()) {
     record = owner->shadow.top();
   }

@@ -71,6 +71,18 @@ VICTIM void target_with_clean_up(bool throws) {
   RETURNED();
 }
 
+// The same in a frame that is realigned and movable: with -pg its return slot is found in a word below the frame pointer.
+VICTIM void realigned_target_with_clean_up(bool throws) {
+  CALLED();
+  alignas(64) char aligned[64];
+  char* const movable = static_cast<char*>(__builtin_alloca(throws ? 100u : 50u));
+  asm volatile("" : : "r"(aligned), "r"(movable) : "memory");
+  const Cleaned object;
+  block_in_body();
+  if (throws) fail();
+  RETURNED();
+}
+
 VICTIM void caller() {
   CALLED();
   target();
@@ -81,6 +93,13 @@ VICTIM void caller_with_clean_up(bool throws) {
   CALLED();
   const Cleaned object;
   target_with_clean_up(throws);
+  RETURNED();
+}
+
+VICTIM void caller_of_realigned(bool throws) {
+  CALLED();
+  const Cleaned object;
+  realigned_target_with_clean_up(throws);
   RETURNED();
 }
 
@@ -107,8 +126,8 @@ void register_probe() {
   if (!scenario::is_probed) return;
   g_probe.entry_handler = on_entry;
   g_probe.exit_handler = on_exit;
-  const char* names[] = {"victim::target", "victim::target_with_clean_up"};
-  CHECK(register_fprobe_syms(&g_probe, names, 2) == 0);
+  const char* names[] = {"victim::target", "victim::target_with_clean_up", "victim::realigned_target_with_clean_up"};
+  CHECK(register_fprobe_syms(&g_probe, names, 3) == 0);
 }
 
 void expect(int entries, int exits, int unwound) {
@@ -139,6 +158,19 @@ void* run_with_clean_up(void* throws) {
   pthread_cleanup_push(clean_up, nullptr);
   try {
     victim::caller_with_clean_up(throws != nullptr);
+  } catch (int) {
+    std::printf("not reached\n");
+  }
+  pthread_cleanup_pop(0);
+  return nullptr;
+}
+
+void* run_realigned(void* throws) {
+  t_blocks = true;
+  announce();
+  pthread_cleanup_push(clean_up, nullptr);
+  try {
+    victim::caller_of_realigned(throws != nullptr);
   } catch (int) {
     std::printf("not reached\n");
   }
@@ -199,6 +231,10 @@ SCENARIO(CancellationActsInsideAnExitHandler, kOwnChecks) {
 
 CLEAN_UP_SCENARIO(CancellationActsInsideAnEntryHandlerAndCleanUpsRun, kOwnChecks) {
   cancel_at(Where::kEntry, run_with_clean_up, 2, 1, 0);
+}
+
+CLEAN_UP_SCENARIO(CancellationActsInsideAnEntryHandlerOfARealignedFrame, kOwnChecks) {
+  cancel_at(Where::kEntry, run_realigned, 2, 1, 0);
 }
 
 CLEAN_UP_SCENARIO(CancellationActsInsideAnExitHandlerAndCleanUpsRun, kOwnChecks) {
