@@ -34,6 +34,7 @@ struct ftrace_regs;
 
 /* For <fprobe/fprobe.hpp>: the file that assigns C++ arguments and results to this processor's registers. */
 #if defined(__x86_64__)
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): the name of a file */
 #define FPROBE_PSABI_HEADER <fprobe/detail/psabi_x86_64.hpp>
 #endif
 
