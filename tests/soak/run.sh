@@ -1,4 +1,5 @@
 #!/bin/bash
+# tests/soak/run.sh --mutants: each deliberate fault of tests/mutants must be caught by its test.
 # tests/soak/run.sh [minutes=2]: the storms of tests/stress again and again, each round with its own random choices, until
 # the time is over; every program runs at least once. Stops at the first failure and tells how to repeat it.
 #
@@ -7,6 +8,7 @@
 # builds with sanitizers.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
+[ "${1:-}" = --mutants ] && exec tests/mutants/run.sh
 minutes=${1:-2}
 build=$(realpath -m "${BUILD_DIR:-build/soak}")
 seed=${FPROBE_STRESS_SEED:-$(date +%s)}
