@@ -83,7 +83,7 @@ stage_libcxx() {
   local lib=$root/usr/lib/llvm-19/lib
   local link="-stdlib=libc++ -L$lib -Wl,-rpath,$lib --rtlib=compiler-rt --unwindlib=libunwind"
   configure libcxx -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFPROBE_BUILD_BENCH=OFF \
-    "-DFPROBE_TESTS_LEFT_OUT=$victims;unit;image;registry;stress;integration" \
+    "-DFPROBE_TESTS_LEFT_OUT=$victims;unit;image;registry;stress;integration" -DFPROBE_ARGUMENT_SEEDS= \
     -DFPROBE_GTEST_SOURCE=/usr/src/googletest -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 \
     -DCMAKE_CXX_FLAGS="-nostdinc++ -isystem $root/usr/lib/llvm-19/include/c++/v1" \
     -DCMAKE_EXE_LINKER_FLAGS="$link" -DCMAKE_SHARED_LINKER_FLAGS="$link" &&
