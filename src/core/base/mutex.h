@@ -1,8 +1,8 @@
 // A mutex that knows its place in the lock order.
 //
-// Order (DESIGN): loader -> registry -> text_poke -> near_alloc.  Taking a mutex while holding one of the same or a
-// later rank is a bug of ours; debug builds stop there.  A function that needs a lock held starts with
-// assert_held(mutex).
+// Order: loader -> registry -> text_poke -> near_alloc (the whole of it: src/core/README.md).  Taking a mutex while
+// holding one of the same or a later rank is a bug of ours; debug builds stop there.  A function that needs a lock held
+// starts with assert_held(mutex).
 #ifndef FPROBE_SRC_CORE_BASE_MUTEX_H_
 #define FPROBE_SRC_CORE_BASE_MUTEX_H_
 

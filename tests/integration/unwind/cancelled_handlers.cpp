@@ -152,31 +152,21 @@ void* run_without_clean_up(void*) {
   return nullptr;
 }
 
-void* run_with_clean_up(void* throws) {
+template <void (*kCaller)(bool)>
+void* run_with_clean_up_in(void* throws) {
   t_blocks = true;
   announce();
   pthread_cleanup_push(clean_up, nullptr);
   try {
-    victim::caller_with_clean_up(throws != nullptr);
+    kCaller(throws != nullptr);
   } catch (int) {
     std::printf("not reached\n");
   }
   pthread_cleanup_pop(0);
   return nullptr;
 }
-
-void* run_realigned(void* throws) {
-  t_blocks = true;
-  announce();
-  pthread_cleanup_push(clean_up, nullptr);
-  try {
-    victim::caller_of_realigned(throws != nullptr);
-  } catch (int) {
-    std::printf("not reached\n");
-  }
-  pthread_cleanup_pop(0);
-  return nullptr;
-}
+constexpr auto run_with_clean_up = &run_with_clean_up_in<&victim::caller_with_clean_up>;
+constexpr auto run_realigned = &run_with_clean_up_in<&victim::caller_of_realigned>;
 
 std::atomic<bool> g_is_cleaning_up{false};
 std::atomic<bool> g_may_end{false};
