@@ -17,9 +17,10 @@ class RegsTest : public ::testing::Test {
     regs_.di = 10, regs_.si = 11, regs_.dx = 12, regs_.cx = 13, regs_.r8 = 14, regs_.r9 = 15, regs_.ax = 3;
     regs_.sp = reinterpret_cast<unsigned long>(stack_);
     regs_.ip = 0x1000;
+    regs_.flags = libfprobe::detail::kRegsHasVectors;
     for (int n = 0; n < 8; ++n) ftrace_regs_set_fp_argument(&regs_, n, 0.5 + n);
   }
-  void at_exit() { regs_.flags = libfprobe::detail::kRegsAtExit; }
+  void at_exit() { regs_.flags = libfprobe::detail::kRegsAtExit | libfprobe::detail::kRegsHasVectors; }
 
   unsigned long stack_[4] = {0xdead, 16, 17, 18};  // return address, seventh argument, ...
   ftrace_regs regs_{};
@@ -71,7 +72,7 @@ TEST_F(RegsTest, AtExitThereAreNoArgumentsAndTheInstructionPointerStays) {
   ftrace_regs_set_instruction_pointer(&regs_, 5);
   EXPECT_EQ(ftrace_regs_get_instruction_pointer(&regs_), 0x1000u);
   ftrace_override_function_with_return(&regs_);
-  EXPECT_EQ(regs_.flags, libfprobe::detail::kRegsAtExit);
+  EXPECT_EQ(regs_.flags & libfprobe::detail::kRegsSkip, 0u);
 }
 
 TEST_F(RegsTest, FloatsAreTheLowHalfOfAVectorRegister) {

@@ -8,12 +8,12 @@ namespace arch = libfprobe::detail::arch;
 
 TEST(ThunkHead, NamesTheSiteAndJumpsToTheEntryCode) {
   std::uint8_t head[arch::kThunkHeadSize];
-  arch::emit_thunk_head(head, 0x1000, 0x2007, false, 0x100c + 0x11223344);
+  arch::emit_thunk_head(head, 0x1000, 0x2007, false, false, 0x100c + 0x11223344);
   EXPECT_EQ(hex(head, sizeof head), "4c 8d 1d 00 10 00 00 e9 44 33 22 11 cc cc cc cc");
 }
 TEST(ThunkHead, OfANestedFunctionTakesTheStaticChainFromTheStackFirst) {
   std::uint8_t head[arch::kThunkHeadSize];
-  arch::emit_thunk_head(head, 0x1000, 0x2009, true, 0x100e - 0x10);
+  arch::emit_thunk_head(head, 0x1000, 0x2009, true, false, 0x100e - 0x10);
   EXPECT_EQ(hex(head, sizeof head), "41 5a 4c 8d 1d 00 10 00 00 e9 f0 ff ff ff cc cc");
 }
 TEST(ThunkTail, JumpsBehindTheSite) {
@@ -64,7 +64,7 @@ class Thunk : public ::testing::Test {
     area_.put(site, &jump, 1);
     area_.put_distance(site + 1, site + 5, kHead);
     area_.put(site + 5, behind_site.data(), behind_site.size());
-    arch::emit_thunk_head(area_.at(kHead), area_.address(kHead), area_.address(kSite), nested, area_.address(kJump));
+    arch::emit_thunk_head(area_.at(kHead), area_.address(kHead), area_.address(kSite), nested, false, area_.address(kJump));
     arch::emit_thunk_tail(area_.at(kTail), area_.address(kTail), area_.address(site + 5), nested);
     arch::emit_entry_jump(area_.at(kJump), reinterpret_cast<std::uintptr_t>(&test_entry));
     data().tail = area_.address(kTail);

@@ -17,22 +17,6 @@
         .size   \name, . - \name
 .endm
 
-.macro save_vectors from, to
-        .irpc   n, 01234567
-        .if     \n >= \from && \n <= \to
-        movaps  %xmm\n, REGS_XMM+16*\n(%rsp)
-        .endif
-        .endr
-.endm
-
-.macro restore_vectors from, to
-        .irpc   n, 01234567
-        .if     \n >= \from && \n <= \to
-        movaps  REGS_XMM+16*\n(%rsp), %xmm\n
-        .endif
-        .endr
-.endm
-
         .section .note.GNU-stack, "", @progbits
         .text
 

@@ -1,11 +1,13 @@
 // The entry half of a hit, between a thunk's head and its tail.  Two doors: for sites that are a function's first
-// instruction, and for sites behind a prologue (-pg).
+// instruction, and for sites behind a prologue (-pg); and for each another one where every register is kept (r11 too).
 //
 // On arrival (jmp from a thunk):
 //     r11        the Site
 //     (%rsp)     first door: the return slot, the true return address into the caller (a thunk popped a nested
-//                function's chain); second door: anything, the function's frame is found through rbp
-//     live       rdi rsi rdx rcx r8 r9, al (varargs), r10 (static chain), xmm0-7, and everything callee-saved
+//                function's chain); second door: anything, the function's frame is found through rbp.
+//                Where every register is kept the caller's r11 lies below it: that door pops it
+//     live       rdi rsi rdx rcx r8 r9, al (varargs), r10 (static chain), vector registers (saved by dispatch if a
+//                handler needs it: vectors.h), and everything callee-saved
 //
 // The stack after saving; CFA is rsp on arrival and "our return address" is the function itself, so a backtrace from a
 // handler shows the function, then its caller, and never a thunk:
@@ -13,7 +15,7 @@
 //     rsp        on arrival             (first door: the slot; dispatch replaces it by the stub when an exit is due)
 //     rsp-8      site.resume            ◄─ return address of this frame in the eyes of an unwinder
 //     rsp-16     rbp on arrival         ◄─ rbp
-//     rsp-24     the stub to plant
+//     rsp-24     on the way in the caller's r11, on the way out the stub to plant or where to go on
 //     ...        ftrace_regs            ◄─ rsp, 16-byte aligned
 #include "asm.h"
 
@@ -36,7 +38,6 @@
         movq    %r9, REGS_R9(%rsp)
         movq    %rax, REGS_AX(%rsp)
         movq    %r10, REGS_R10(%rsp)
-        save_vectors 0, 7
         movq    (%rbp), %rax
         movq    %rax, REGS_BP(%rsp)
         leaq    16(%rbp), %rax
@@ -47,7 +48,6 @@
 
 // Everything but rdx and the stack pointer; r11: where to go on.
 .macro restore_hit
-        restore_vectors 0, 7
         movq    REGS_R10(%rsp), %r10
         movq    REGS_AX(%rsp), %rax
         movq    REGS_R9(%rsp), %r9
@@ -89,6 +89,40 @@ fprobe_function fprobe_entry_code
         .cfi_endproc
 fprobe_end fprobe_entry_code
 
+fprobe_function fprobe_entry_keeping_all
+        .cfi_startproc
+        .cfi_def_cfa_offset 16
+        popq    -24(%rsp)                       // counted from rsp after it
+        .cfi_def_cfa_offset 8
+        pushq   SITE_RESUME(%r11)
+        save_hit
+        movq    -8(%rbp), %rax
+        movq    %rax, REGS_SCRATCH(%rsp)
+        call    fprobe_enter                    // rax: where to go on, rdx: stub to plant or 0
+        movq    %rdx, -8(%rbp)
+        movq    %rax, %r11
+        testq   %rdx, %rdx
+        jnz     .Lplant_keeping_all
+        movq    %rax, -8(%rbp)
+        movq    REGS_SCRATCH(%rsp), %r11
+        restore_hit
+        movq    REGS_DX(%rsp), %rdx
+        leave_hit
+        leaq    8(%rsp), %rsp
+        jmp     *-24(%rsp)
+.Lplant_keeping_all:
+        .cfi_def_cfa %rbp, 16                   // as before leave_hit
+        .cfi_offset %rbp, -16
+        // The stub's call needs r11 for the tail; the exit gives the caller its own back.
+        restore_hit
+        movq    REGS_DX(%rsp), %rdx
+        leave_hit
+        leaq    16(%rsp), %rsp
+        .cfi_def_cfa_offset 0
+        jmp     *-32(%rsp)
+        .cfi_endproc
+fprobe_end fprobe_entry_keeping_all
+
 // The frame stays as it is: a return slot there can only be overwritten.
 fprobe_function fprobe_entry_behind_prologue
         .cfi_startproc
@@ -110,6 +144,30 @@ fprobe_function fprobe_entry_behind_prologue
         jmp     *%r11
         .cfi_endproc
 fprobe_end fprobe_entry_behind_prologue
+
+fprobe_function fprobe_entry_behind_prologue_keeping_all
+        .cfi_startproc
+        .cfi_def_cfa %rbp, 16
+        .cfi_offset %rbp, -16
+        popq    -24(%rsp)
+        pushq   SITE_RESUME(%r11)
+        .cfi_def_cfa %rsp, 8
+        .cfi_restore %rbp
+        save_hit
+        movq    -8(%rbp), %rax
+        movq    %rax, REGS_SCRATCH(%rsp)
+        call    fprobe_enter_behind_prologue    // rax: where to go on
+        movq    %rax, -8(%rbp)
+        movq    REGS_SCRATCH(%rsp), %r11
+        restore_hit
+        movq    REGS_DX(%rsp), %rdx
+        leave_hit
+        leaq    8(%rsp), %rsp
+        .cfi_def_cfa %rbp, 16
+        .cfi_offset %rbp, -16
+        jmp     *-24(%rsp)
+        .cfi_endproc
+fprobe_end fprobe_entry_behind_prologue_keeping_all
 
 // --- Where a hit goes on whose body is skipped -------------------------------------------------------------------------
 //

@@ -43,16 +43,20 @@ const unsigned long* argument_word(const ftrace_regs& regs, unsigned n) {
   }
 }
 
+bool has_vectors(const ftrace_regs& regs) {
+  return (regs.flags & kRegsHasVectors) != 0;
+}
+
 // The place of the n-th floating-point argument: a register, or the stack as for a function of such arguments only.
 const void* fp_argument_place(const ftrace_regs& regs, unsigned n) {
-  if (!has_arguments(regs)) return nullptr;
+  if (!has_arguments(regs) || !has_vectors(regs)) return nullptr;
   if (n < kVectorRegisters) return regs.xmm[n];
   return reinterpret_cast<const unsigned long*>(regs.sp) + 1 + (n - kVectorRegisters);
 }
 
 // Where floating-point return value `n` (0, 1) is held: the register at exit, its stage at entry.
 const void* fp_result_place(const ftrace_regs& regs, unsigned n) {
-  if (at_exit(regs)) return regs.xmm[n];
+  if (at_exit(regs)) return has_vectors(regs) ? regs.xmm[n] : nullptr;
   const unsigned long staged = n == 0 ? kRegsStagedXmm0 : kRegsStagedXmm1;
   return (regs.flags & staged) != 0 ? regs.staged_xmm[n] : nullptr;
 }

@@ -22,7 +22,8 @@ struct alignas(16) ftrace_regs {
   // Return values set at entry, for a skipped body: kept apart, since ax and dx still hold arguments there.
   unsigned long staged_ax, staged_dx;
   unsigned char staged_xmm[2][8];
-  unsigned long stack;  // entry behind a prologue: the stack pointer there
+  unsigned long stack;    // entry behind a prologue: the stack pointer there
+  unsigned long scratch;  // r11, where every register is kept
 };
 
 namespace libfprobe::detail::arch {
@@ -35,6 +36,7 @@ inline constexpr unsigned long kRegsAtExit = 1;       // return values are held,
 inline constexpr unsigned long kRegsUnwound = 2;      // the function was left by an unwinding
 inline constexpr unsigned long kRegsSkip = 4;         // an entry handler overrides the function
 inline constexpr unsigned long kRegsNoArguments = 8;  // the site lies behind code that moved the arguments
+inline constexpr unsigned long kRegsHasVectors = 256;  // xmm is filled: a handler needs it
 inline constexpr unsigned long kRegsStagedAx = 16, kRegsStagedDx = 32, kRegsStagedXmm0 = 64, kRegsStagedXmm1 = 128;
 
 static_assert(offsetof(ftrace_regs, di) == REGS_DI && offsetof(ftrace_regs, si) == REGS_SI);
@@ -44,7 +46,8 @@ static_assert(offsetof(ftrace_regs, ax) == REGS_AX && offsetof(ftrace_regs, r10)
 static_assert(offsetof(ftrace_regs, bp) == REGS_BP && offsetof(ftrace_regs, ip) == REGS_IP);
 static_assert(offsetof(ftrace_regs, sp) == REGS_SP && offsetof(ftrace_regs, flags) == REGS_FLAGS);
 static_assert(offsetof(ftrace_regs, return_address) == REGS_RETURN_ADDRESS);
-static_assert(offsetof(ftrace_regs, entry_ip) == REGS_ENTRY_IP && sizeof(ftrace_regs) == REGS_SIZE);
+static_assert(offsetof(ftrace_regs, entry_ip) == REGS_ENTRY_IP && offsetof(ftrace_regs, scratch) == REGS_SCRATCH);
+static_assert(sizeof(ftrace_regs) == REGS_SIZE);
 
 // The body is to be skipped: return values become what the entry handlers staged (0 where nothing was set).  Returns where
 // the hit goes on; 0: the function cannot be left at this site, nothing was changed.

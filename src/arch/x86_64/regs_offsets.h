@@ -1,7 +1,7 @@
 // Offsets shared by C++ and assembly.  C++ checks them against the structs (regs.cpp).
 //
 //   ftrace_regs, built by entry.S and return.S on the target's stack, 16-byte aligned:
-//     0 xmm0 ... 112 xmm7 | 128 di si dx cx r8 r9 ax r10 | 192 bp ip sp return_address | 224 flags entry_ip | 240 staged stack
+//     0 xmm0 ... 112 xmm7 | 128 di si dx cx r8 r9 ax r10 | 192 bp ip sp return_address | 224 flags entry_ip | 240 staged stack | 280 scratch
 #ifndef FPROBE_SRC_ARCH_X86_64_REGS_OFFSETS_H_
 #define FPROBE_SRC_ARCH_X86_64_REGS_OFFSETS_H_
 
@@ -20,6 +20,7 @@
 #define REGS_RETURN_ADDRESS 216
 #define REGS_FLAGS 224
 #define REGS_ENTRY_IP 232
+#define REGS_SCRATCH 280
 #define REGS_SIZE 288
 
 #define SITE_IP 8

@@ -66,7 +66,8 @@ fprobe_stubs:
 // On arrival (jmp from a stub):
 //     r11d       the stub's thread
 //     rsp        as after the function's return: slot + 8; the slot still holds the stub
-//     live       rax rdx, xmm0-1 (return values), x87 st0-1, everything callee-saved
+//     live       rax rdx, xmm0-1 (return values: saved by dispatch if a handler needs it), x87 st0-1, everything
+//                callee-saved; once a site is armed whose callers rely on it, every register but r11
 //
 // CFA = rsp+8 with the slot at CFA-8: an unwinder goes from here to the stub, and by its expression to the caller; once
 // fprobe_leave wrote the true address into the slot, straight to the caller.  `ret` pops what the caller's call pushed on
@@ -85,18 +86,20 @@ fprobe_function fprobe_return_code
         andq    $-16, %rsp
         movq    %rax, REGS_AX(%rsp)
         movq    %rdx, REGS_DX(%rsp)
-        save_vectors 0, 1
         movq    (%rbp), %rax
         movq    %rax, REGS_BP(%rsp)
         leaq    16(%rbp), %rax
         movq    %rax, REGS_SP(%rsp)
+        cmpb    $0, fprobe_exits_keep_all(%rip)
+        jne     .Lkeep_all
         movl    %r11d, %edi                     // edi: thread of the stub
         movq    %rsp, %rsi                      // rsi: regs
         call    fprobe_leave                    // writes the true return address into the slot; al: it was planted
+.Lleave:
         testb   %al, %al
-        restore_vectors 0, 1
         movq    REGS_DX(%rsp), %rdx
         movq    REGS_AX(%rsp), %rax
+        .cfi_remember_state
         movq    %rbp, %rsp
         .cfi_def_cfa_register %rsp
         popq    %rbp
@@ -108,8 +111,37 @@ fprobe_function fprobe_return_code
         leaq    8(%rsp), %rsp
         .cfi_def_cfa_offset 0
         jmp     *-8(%rsp)
+.Lkeep_all:
+        .cfi_restore_state
+        movq    %rdi, REGS_DI(%rsp)
+        movq    %rsi, REGS_SI(%rsp)
+        movq    %rcx, REGS_CX(%rsp)
+        movq    %r8, REGS_R8(%rsp)
+        movq    %r9, REGS_R9(%rsp)
+        movq    %r10, REGS_R10(%rsp)
+        movl    %r11d, %edi
+        movq    %rsp, %rsi
+        call    fprobe_leave_keeping_all        // and fills in the caller's r11
+        movq    REGS_DI(%rsp), %rdi
+        movq    REGS_SI(%rsp), %rsi
+        movq    REGS_CX(%rsp), %rcx
+        movq    REGS_R8(%rsp), %r8
+        movq    REGS_R9(%rsp), %r9
+        movq    REGS_R10(%rsp), %r10
+        movq    REGS_SCRATCH(%rsp), %r11
+        jmp     .Lleave
         .cfi_endproc
 fprobe_end fprobe_return_code
+
+// Never back to 0: frames may be on their way.
+        .bss
+        .globl  fprobe_exits_keep_all
+        .hidden fprobe_exits_keep_all
+        .type   fprobe_exits_keep_all, @object
+        .size   fprobe_exits_keep_all, 1
+fprobe_exits_keep_all:
+        .zero   1
+        .text
 
 // --- The landing of an exception ---------------------------------------------------------------------------------------
 //

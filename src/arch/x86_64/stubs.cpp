@@ -8,6 +8,9 @@
 extern "C" {
 __attribute__((visibility("hidden"))) extern const char fprobe_entry_code[];
 __attribute__((visibility("hidden"))) extern const char fprobe_entry_behind_prologue[];
+__attribute__((visibility("hidden"))) extern const char fprobe_entry_keeping_all[];
+__attribute__((visibility("hidden"))) extern const char fprobe_entry_behind_prologue_keeping_all[];
+__attribute__((visibility("hidden"))) extern unsigned char fprobe_exits_keep_all;  // return.S
 __attribute__((visibility("hidden"))) extern const char fprobe_unentered[];
 __attribute__((visibility("hidden"))) extern const char fprobe_unentered_behind_prologue[];
 __attribute__((visibility("hidden"))) extern const char fprobe_unentered_realigned[];
@@ -28,8 +31,15 @@ std::uintptr_t address_of(const char* label) {
 
 }  // namespace
 
-std::uintptr_t entry_code(bool behind_prologue) noexcept {
-  return address_of(behind_prologue ? fprobe_entry_behind_prologue : fprobe_entry_code);
+std::uintptr_t entry_code(EntryDoor door) noexcept {
+  if (door.behind_prologue)
+    return address_of(door.keeps_all ? fprobe_entry_behind_prologue_keeping_all : fprobe_entry_behind_prologue);
+  return address_of(door.keeps_all ? fprobe_entry_keeping_all : fprobe_entry_code);
+}
+
+// relaxed: the barriers of arming come between this and the first exit that needs it.
+void let_exits_keep_all() noexcept {
+  __atomic_store_n(&fprobe_exits_keep_all, 1, __ATOMIC_RELAXED);
 }
 
 // A frame whose registers may have changed, only the function's own tables know the way out of.  An unwinder looks up the

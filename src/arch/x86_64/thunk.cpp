@@ -1,6 +1,7 @@
 // The bytes of a thunk: one small piece of code per site, between the site's jump and the shared entry code.
 //
 //   head   [41 5a]                pop  %r10            nested functions only: the static chain that gcc pushed
+//          [41 53]                push %r11            where every register is kept: the door takes it from the stack
 //          4c 8d 1d disp32        lea  site(%rip),%r11
 //          e9 rel32               jmp  entry           the entry code, or the slab's entry jump
 //          cc ...                 int3                 up to kThunkHeadSize, never reached
@@ -12,7 +13,7 @@
 //          cc cc
 //          .quad entry
 //
-// Each register used here is free at a function's entry: r11 always, and r10 is what the head takes from the stack and
+// Each register used here is free at a function's entry: r11 (but for callers that know the function: gcc's -fipa-ra), and r10 is what the head takes from the stack and
 // the tail puts back, so that the return slot lies at (%rsp) for the entry code whatever the function.
 #include <cassert>
 #include <cstring>
@@ -24,6 +25,7 @@ namespace {
 
 constexpr std::uint8_t kPopR10[] = {0x41, 0x5a};           // pop %r10
 constexpr std::uint8_t kPushR10[] = {0x41, 0x52};          // push %r10
+constexpr std::uint8_t kPushR11[] = {0x41, 0x53};          // push %r11
 constexpr std::uint8_t kLeaRipR11[] = {0x4c, 0x8d, 0x1d};  // lea disp32(%rip),%r11
 constexpr std::uint8_t kJmpRel32[] = {0xe9};               // jmp rel32
 constexpr std::uint8_t kJmpMemRip[] = {0xff, 0x25};        // jmp *disp32(%rip)
@@ -64,10 +66,11 @@ class Emitter {
 
 }  // namespace
 
-void emit_thunk_head(std::uint8_t* out, std::uintptr_t head_ip, std::uintptr_t site, bool nested,
+void emit_thunk_head(std::uint8_t* out, std::uintptr_t head_ip, std::uintptr_t site, bool nested, bool pushes_scratch,
                      std::uintptr_t entry_jump) noexcept {
   Emitter emit(out, head_ip, kThunkHeadSize);
   if (nested) emit.opcode(kPopR10);
+  if (pushes_scratch) emit.opcode(kPushR11);
   emit.opcode(kLeaRipR11);
   emit.relative(site);
   emit.opcode(kJmpRel32);

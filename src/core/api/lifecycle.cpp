@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <atomic>
 
@@ -48,6 +49,12 @@ unsigned long frames_from_environment() noexcept {
   return text != nullptr ? strtoul(text, nullptr, 0) : 0;
 }
 
+// For programs whose functions have calling conventions of their own.
+bool wants_everything_kept() noexcept {
+  const char* const text = secure_getenv("FPROBE_SAVE_ALL");
+  return text != nullptr && *text != '\0' && strcmp(text, "0") != 0;
+}
+
 // gmon needs the calls: sites without probes stay as they are, and what they reach calls gmon's own functions.
 void share_with_gmon() noexcept {
   if (&__gmon_start__ == nullptr) return;
@@ -74,6 +81,7 @@ __attribute__((constructor(101))) void load() {
   stay_loaded();
   prepare_barriers();
   threads::initialise(frames_from_environment());
+  if (wants_everything_kept()) registry::keep_everything();
   registry::on_arming(&threads::prepare_all);
   share_with_gmon();
   registry::prepare_loaded_modules();

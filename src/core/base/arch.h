@@ -119,6 +119,21 @@ enum class NopOrigin : std::uint8_t {
 // The address of the word through which the PLT slot at `slot` jumps, 0 if it is no PLT slot.
 [[nodiscard]] std::uintptr_t plt_slot_word(std::span<const std::byte> slot, std::uintptr_t ip) noexcept;
 
+// --- vectors.cpp, vectors.h ---
+//
+// What hits keep for a site's callers beside the general registers that every hit keeps.  Bits; a hit keeps what both its
+// site and its handlers ask for.
+inline constexpr unsigned kKeepArguments = 1;    // vector registers of arguments, at exit of results
+inline constexpr unsigned kKeepWide = 2;         // their whole width
+inline constexpr unsigned kKeepCallerSaved = 4;  // every register that a function may change, general ones too
+inline constexpr unsigned kKeepEverything = 8;   // the CPU's whole state: custom calling conventions
+inline constexpr unsigned kKeepFpenv = 16;       // sticky floating-point exception flags
+inline constexpr unsigned kKeepAllVectors = kKeepArguments | kKeepWide | kKeepCallerSaved | kKeepEverything;
+// What a site asks for.
+[[nodiscard]] unsigned kept_registers(const SiteShape& shape, bool has_wide_vectors, bool everything) noexcept;
+// Next place at or after `from` whose bytes could be a move of a vector wider than every CPU has, text.size() if none.
+[[nodiscard]] std::size_t next_wide_move(std::span<const std::byte> text, std::size_t from) noexcept;
+
 // --- patch.cpp ---
 //
 // A change of live text as numbered steps; text_poke lets every CPU see step i before step i+1 is written.
@@ -155,8 +170,9 @@ void flush_instruction_cache(std::uintptr_t start, std::size_t size) noexcept;
 // --- thunk.cpp ---
 //
 // Writes the head for execution at `head_ip` into `out`: names `site` (a near address), goes to `entry_jump`, which is
-// the entry code itself where it is within reach, else the slab's entry jump.
-void emit_thunk_head(std::uint8_t* out, std::uintptr_t head_ip, std::uintptr_t site, bool nested,
+// the entry code itself where it is within reach, else the slab's entry jump.  `pushes_scratch`: for a door that keeps
+// every register.
+void emit_thunk_head(std::uint8_t* out, std::uintptr_t head_ip, std::uintptr_t site, bool nested, bool pushes_scratch,
                      std::uintptr_t entry_jump) noexcept;
 // Writes the tail (re-pushes what the head took, goes to `resume`) for execution at `tail_ip`.
 void emit_thunk_tail(std::uint8_t* out, std::uintptr_t tail_ip, std::uintptr_t resume, bool nested) noexcept;
@@ -165,8 +181,15 @@ void emit_entry_jump(std::uint8_t* out, std::uintptr_t entry) noexcept;
 
 // --- entry.S, return.S ---
 //
-// Address of the code a thunk head goes to: one for sites at entries, one for sites behind prologues.
-[[nodiscard]] std::uintptr_t entry_code(bool behind_prologue) noexcept;
+// Address of the code a thunk head goes to: for sites at entries and for sites behind prologues, and for each a second
+// one that keeps every general register.
+struct EntryDoor {
+  bool behind_prologue = false, keeps_all = false;
+};
+inline constexpr std::size_t kEntryDoors = 4;
+[[nodiscard]] std::uintptr_t entry_code(EntryDoor door) noexcept;
+// From now on exits keep every general register that they use: before the first site is armed whose callers rely on it.
+void let_exits_keep_all() noexcept;
 // Stub of thread `index` (0-based): where the planting call lives, and the return address that it plants.
 [[nodiscard]] std::uintptr_t stub_address(unsigned index) noexcept;
 [[nodiscard]] std::uintptr_t stub_return_address(unsigned index) noexcept;

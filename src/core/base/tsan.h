@@ -21,6 +21,12 @@ extern "C" void AnnotateIgnoreReadsEnd(const char* file, int line);
 
 namespace libfprobe::detail {
 
+#ifdef FPROBE_TSAN
+inline constexpr bool kTsanWatches = true;
+#else
+inline constexpr bool kTsanWatches = false;
+#endif
+
 // What happened before tsan_release(x) on one thread happened before what follows tsan_acquire(x) on another.
 inline void tsan_acquire([[maybe_unused]] const void* address) noexcept {
 #ifdef FPROBE_TSAN

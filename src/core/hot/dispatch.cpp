@@ -1,7 +1,8 @@
 // A probe hit, read from top to bottom: entry half, then exit half.
 //
 // fprobe_enter is called by entry.S with the argument registers saved, fprobe_leave by return.S with the return values
-// saved.  No lock, no allocation, no system call, no libc; errno is the target's and is given back.  Nothing here is
+// saved; vector registers still hold the target's values (this code uses none) and are saved here, if the handlers may
+// change them.  No lock, no allocation, no system call, no libc; errno is the target's and is given back.  Nothing here is
 // noexcept: a cancellation that acts inside a handler unwinds through these frames (there is nothing to clean up in
 // them: the personality below the handler puts the guard right).
 #include "base/arch.h"
@@ -12,7 +13,9 @@
 #include "hot/thread_state.h"
 #include "registry/grace.h"
 #include "registry/site.h"
+#include "hot/keeping.h"
 #include "regs.h"
+#include "vectors.h"  // from src/arch/<cpu>/
 
 namespace libfprobe::detail {
 namespace {
@@ -82,6 +85,7 @@ FPROBE_HOT EntryResult skip_body(ThreadState& self, GuardEntry& guard, FrameReco
     run_exits(guard, *frame, regs);
     self.shadow.release(frame);
   }
+  arch::restore_results(regs);  // also where no handler needed them saved
   return {code, 0};
 }
 
@@ -101,6 +105,7 @@ FPROBE_HOT EntryResult plant(ThreadState& self, const Site& site, FrameRecord* f
   frame->return_address = slot.chained ? slot.true_address : slot.word;
   frame->site = &site;
   frame->chained = slot.chained;
+  frame->scratch = regs.scratch;
   self.shadow.push(frame, regs.sp);
   if (slot.chained) [[unlikely]]
     return {regs.ip, 0};
@@ -114,41 +119,28 @@ FPROBE_HOT std::uintptr_t position_of(const Site& site, const ftrace_regs& regs)
   return site.shape.is_behind_prologue() ? regs.stack : regs.sp;
 }
 
-}  // namespace
-
-// One hit in a context of its own: opens the guard, runs the entry handlers, says how entry.S goes on.
-FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const Site& site, ftrace_regs& regs) {
-  int& target_errno = *self.errno_location;
-  const int saved_errno = target_errno;
-  const std::uintptr_t outer_sp = guard.sp;
-  guard.open(site,
-             position_of(site, regs));  // before the list is loaded: unregister waits for whoever is inside [GRACE]
-  // acquire: pairs with the release in probe_lists::publish() [PUBLISH].
-  const ProbeList* probes = site.probes.load(std::memory_order_acquire);
-  if (probes == nullptr) [[unlikely]] {
-    guard.close(outer_sp);
-    return {site.tail, 0};
-  }
-  tsan_acquire(probes);
+// What happens between the guard's opening and its closing: the entry handlers, and what they decided.
+FPROBE_HOT EntryResult run_probes(ThreadState& self, GuardEntry& guard, const Site& site, const ProbeList& probes,
+                                  ftrace_regs& regs) {
   const ReturnSlot slot = read_return_slot(self, regs.sp);
   regs.entry_ip = site.ip;
   regs.ip = site.ip;
   regs.return_address = slot.true_address;
-  regs.flags = site.shape.arguments_moved ? kRegsNoArguments : 0;
 
   FrameRecord* frame = nullptr;
   guard.leaving = false;
-  if (probes->exit_count == 0) {
-    run_entries_without_frame(guard, *probes, regs, false);
+  if (probes.exit_count == 0) {
+    run_entries_without_frame(guard, probes, regs, false);
   } else {
     if (&guard == &self.guards[0] && self.shadow.wants_sweep(regs.sp)) [[unlikely]]
       rare::sweep(self, regs.sp);
-    frame = site.may_exit ? self.shadow.allocate(probes->exit_count, probes->data_bytes) : nullptr;
+    frame = site.may_exit ? self.shadow.allocate(probes.exit_count, probes.data_bytes) : nullptr;
     guard.frame = frame;
     if (frame == nullptr) [[unlikely]] {
-      run_entries_without_frame(guard, *probes, regs, true);
+      run_entries_without_frame(guard, probes, regs, true);
     } else {
-      run_entries(guard, *probes, *frame, regs);
+      frame->keeps = probes.exit_keeps & site.keeps;
+      run_entries(guard, probes, *frame, regs);
     }
   }
 
@@ -165,7 +157,47 @@ FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const
     }
   }
   guard.frame = nullptr;
+  return result;
+}
+
+FPROBE_COLD EntryResult run_probes_keeping(unsigned keeps, ThreadState& self, GuardEntry& guard, const Site& site,
+                                           const ProbeList& probes, ftrace_regs& regs) {
+  EntryResult result{};
+  keeping(keeps, [&] { result = run_probes(self, guard, site, probes, regs); });
+  return result;
+}
+
+FPROBE_COLD void run_exits_keeping(unsigned keeps, GuardEntry& guard, FrameRecord& frame, ftrace_regs& regs) {
+  keeping(keeps, [&] { run_exits(guard, frame, regs); });
+}
+
+}  // namespace
+
+// One hit in a context of its own: opens the guard, runs the entry handlers, says how entry.S goes on.
+FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const Site& site, ftrace_regs& regs) {
+  int& target_errno = *self.errno_location;
+  const int saved_errno = target_errno;
+  const std::uintptr_t outer_sp = guard.sp;
+  guard.open(site,
+             position_of(site, regs));  // before the list is loaded: unregister waits for whoever is inside [GRACE]
+  // acquire: pairs with the release in probe_lists::publish() [PUBLISH].
+  const ProbeList* probes = site.probes.load(std::memory_order_acquire);
+  EntryResult result{site.tail, 0};
+  const unsigned keeps = probes != nullptr ? probes->entry_keeps & site.keeps : arch::kKeepArguments;
+  if ((keeps & arch::kKeepArguments) != 0) [[likely]]
+    arch::save_arguments(regs);
+  regs.flags = (site.shape.arguments_moved ? kRegsNoArguments : 0) | (keeps & arch::kKeepArguments) * kRegsHasVectors;
+  tsan_acquire(probes);
+  if (probes == nullptr) [[unlikely]] {
+    // Its last probe was unregistered after the thread took the site's jump.
+  } else if ((keeps & ~arch::kKeepArguments) == 0) [[likely]] {
+    result = run_probes(self, guard, site, *probes, regs);
+  } else {
+    result = run_probes_keeping(keeps, self, guard, site, *probes, regs);
+  }
   guard.close(outer_sp);
+  if ((keeps & arch::kKeepArguments) != 0) [[likely]]
+    arch::restore_arguments(regs);
   target_errno = saved_errno;
   return result;
 }
@@ -190,23 +222,36 @@ FPROBE_HOT bool leave_context(ThreadState& self, GuardEntry& guard, ThreadState&
   int& target_errno = *self.errno_location;
   const int saved_errno = target_errno;
   const std::uintptr_t slot = regs.sp - sizeof(std::uintptr_t);
-  regs.flags = kRegsAtExit;
   regs.return_address = regs.ip = rare::true_return_address(self, frame, slot);
   FrameRecord* record = &frame;
   bool was_planted = true;
+  unsigned kept = 0;
   do {
+    const unsigned keeps = record->keeps;
+    if ((keeps & ~kept & arch::kKeepArguments) != 0) [[likely]]
+      arch::save_results(regs);
+    kept |= keeps;
+    regs.flags = kRegsAtExit | (kept & arch::kKeepArguments) * kRegsHasVectors;
     const std::uintptr_t outer_sp = guard.sp;
     guard.open(*record->site, regs.sp);
     guard.frame = record;
     guard.leaving = true;
     regs.entry_ip = record->site->ip;
     was_planted = !record->site->shape.is_behind_prologue();
-    if (!record->done) run_exits(guard, *record, regs);
+    if (record->done) [[unlikely]] {
+      // They ran during an unwinding that was given up.
+    } else if ((keeps & ~arch::kKeepArguments) == 0) [[likely]] {
+      run_exits(guard, *record, regs);
+    } else {
+      run_exits_keeping(keeps, guard, *record, regs);
+    }
     guard.frame = nullptr;
     *reinterpret_cast<std::uintptr_t*>(slot) = record->return_address;
     record = retire(owner, &owner == &self, record, slot);
     guard.close(outer_sp);
   } while (record != nullptr);
+  if ((kept & arch::kKeepArguments) != 0) [[likely]]
+    arch::restore_results(regs);
   target_errno = saved_errno;
   return was_planted;
 }
@@ -253,6 +298,12 @@ __attribute__((visibility("hidden"))) FPROBE_HOT bool fprobe_leave(unsigned stub
   if (guard.is_open()) [[unlikely]]
     return rare::leave_guarded(*self, *self, *frame, *regs);
   return leave_context(*self, guard, *self, *frame, *regs);
+}
+
+// The same once some site's callers rely on registers that a return may change: gives back the one that stubs use.
+__attribute__((visibility("hidden"))) FPROBE_HOT bool fprobe_leave_keeping_all(unsigned stub_index, ftrace_regs* regs) {
+  regs->scratch = rare::callers_scratch(stub_index, regs->sp - sizeof(std::uintptr_t));
+  return fprobe_leave(stub_index, regs);
 }
 
 }  // extern "C"

@@ -106,6 +106,8 @@ FPROBE_HOT inline std::uintptr_t true_return_address(ThreadState& self, const Fr
 }
 // Drops records whose frames are gone, and unlinks those that other threads finished.
 FPROBE_COLD void sweep(ThreadState& self, std::uintptr_t slot);
+// What the caller of the oldest function at the slot had in the register that stubs use.
+FPROBE_COLD unsigned long callers_scratch(unsigned stub_index, std::uintptr_t slot);
 // A return whose record is not on top of the thread's own shadow stack: below older ones, another thread's (a fiber
 // moved), or returned once already.
 FPROBE_COLD bool leave_unusual(ThreadState* self, unsigned stub_index, ftrace_regs& regs);

@@ -42,11 +42,13 @@ struct FrameRecord {
   bool chained = false;          // tail-called: an older record holds the same slot
   bool done = false;             // its exits ran during an unwinding, which may still need the record
   std::uint8_t block_class = 0;  // 0: none
+  std::uint8_t keeps = 0;        // at exit: arch::kKeep..., what both the site and its handlers ask for
+  unsigned long scratch = 0;     // kKeepCallerSaved: the register that stubs use, as the function was entered with it
   union {
     FrameProbe inline_probe{};
     FrameRecord* next_free;  // while free
   };
-  unsigned long inline_data[7]{};
+  unsigned long inline_data[6]{};
 };
 static_assert(sizeof(FrameRecord) == 128);
 static_assert(offsetof(FrameRecord, return_address) == 0 && offsetof(FrameRecord, slot) == 8);

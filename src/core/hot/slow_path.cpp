@@ -1,11 +1,13 @@
 // Everything rare of a hit: first hits, recursion, signal contexts, frames left by longjmp, tail calls' slots, fibers.
 //
-// The rules of dispatch.cpp hold here too, but for the first hit of a thread on a stack, which may make system calls.
+// The rules of dispatch.cpp hold here too, but for the first hit of a thread on a stack, which may make system calls, and
+// for hits that ask an unwinder: these keep the vector registers first.
 #include <cstdlib>
 
 #include "base/arch.h"
 #include "base/syscalls.h"
 #include "hot/hit.h"
+#include "hot/keeping.h"
 #include "hot/signal_context.h"
 
 namespace libfprobe::detail::rare {
@@ -83,16 +85,12 @@ FPROBE_COLD Context classify(ThreadState& self, std::uintptr_t sp) {
 }
 
 // A thread that can have no state finishes another thread's frame: the return is right, the exits are not run.
-FPROBE_COLD bool leave_without_state(unsigned stub_index, ftrace_regs& regs) {
-  const std::uintptr_t slot = regs.sp - sizeof(std::uintptr_t);
-  ThreadState* owner = threads::at(stub_index);
-  FrameRecord* record = owner != nullptr ? owner->shadow.find_foreign(slot) : nullptr;
-  if (record == nullptr) die_without_frame();
-  *reinterpret_cast<std::uintptr_t*>(slot) = record->return_address;
+FPROBE_COLD bool leave_without_state(ThreadState& owner, FrameRecord& frame, std::uintptr_t slot) {
+  *reinterpret_cast<std::uintptr_t*>(slot) = frame.return_address;
   bool was_planted = true;
-  while (record != nullptr) {
+  for (FrameRecord* record = &frame; record != nullptr;) {
     was_planted = !record->site->shape.is_behind_prologue();
-    record = retire_foreign(*owner, record, slot);
+    record = retire_foreign(owner, record, slot);
   }
   return was_planted;
 }
@@ -112,28 +110,9 @@ FPROBE_COLD FrameRecord* revive(ThreadState& owner, std::uintptr_t slot) {
   return record;
 }
 
-}  // namespace
+// --- A guard that is open already ---
 
-void abandon_context(ThreadState& self) {
-  GuardEntry& guard = *self.context;
-  if (guard.frame != nullptr && !guard.leaving) self.shadow.release(guard.frame);  // not linked yet
-  guard.frame = nullptr;
-  if (guard.is_busy) {
-    guard.is_busy = false;
-    --tls_kprobe_depth;
-  }
-  guard.close();
-  if (self.context != self.guards) --self.context;
-}
-
-EntryResult enter_without_state(const Site& site, ftrace_regs& regs) {
-  if (ThreadState* self = threads::attach_current()) return enter_context(*self, *self->context, site, regs);
-  const grace::AnonymousReader reader;
-  count_on_every_probe(site, FPROBE_MISS_THREAD);
-  return {site.tail, 0};
-}
-
-EntryResult enter_guarded(ThreadState& self, const Site& site, ftrace_regs& regs) {
+FPROBE_COLD EntryResult enter_by_context(ThreadState& self, const Site& site, ftrace_regs& regs) {
   switch (classify(self, regs.sp)) {
     case Context::kOwn:
       return enter_context(self, *self.context, site, regs);
@@ -151,7 +130,7 @@ EntryResult enter_guarded(ThreadState& self, const Site& site, ftrace_regs& regs
   return {site.tail, 0};
 }
 
-bool leave_guarded(ThreadState& self, ThreadState& owner, FrameRecord& frame, ftrace_regs& regs) {
+FPROBE_COLD bool leave_by_context(ThreadState& self, ThreadState& owner, FrameRecord& frame, ftrace_regs& regs) {
   switch (classify(self, regs.sp)) {
     case Context::kOwn:
       return leave_context(self, *self.context, owner, frame, regs);
@@ -176,16 +155,72 @@ bool leave_guarded(ThreadState& self, ThreadState& owner, FrameRecord& frame, ft
   return was_planted;
 }
 
+}  // namespace
+
+void abandon_context(ThreadState& self) {
+  GuardEntry& guard = *self.context;
+  if (guard.frame != nullptr && !guard.leaving) self.shadow.release(guard.frame);  // not linked yet
+  guard.frame = nullptr;
+  if (guard.is_busy) {
+    guard.is_busy = false;
+    --tls_kprobe_depth;
+  }
+  guard.close();
+  if (self.context != self.guards) --self.context;
+}
+
+EntryResult enter_without_state(const Site& site, ftrace_regs& regs) {
+  EntryResult result{site.tail, 0};
+  keeping_at_entry(site.keeps, regs, [&] {
+    if (ThreadState* self = threads::attach_current()) {
+      result = enter_context(*self, *self->context, site, regs);
+      return;
+    }
+    const grace::AnonymousReader reader;
+    count_on_every_probe(site, FPROBE_MISS_THREAD);
+  });
+  return result;
+}
+
+EntryResult enter_guarded(ThreadState& self, const Site& site, ftrace_regs& regs) {
+  EntryResult result{};
+  keeping_at_entry(site.keeps, regs, [&] { result = enter_by_context(self, site, regs); });
+  return result;
+}
+
+bool leave_guarded(ThreadState& self, ThreadState& owner, FrameRecord& frame, ftrace_regs& regs) {
+  bool was_planted = true;
+  keeping_at_exit(frame.site->keeps, regs, [&] { was_planted = leave_by_context(self, owner, frame, regs); });
+  return was_planted;
+}
+
 bool leave_unusual(ThreadState* self, unsigned stub_index, ftrace_regs& regs) {
   const std::uintptr_t slot = regs.sp - sizeof(std::uintptr_t);
-  if (self == nullptr) self = threads::attach_current();
-  if (self == nullptr) return leave_without_state(stub_index, regs);
-  ThreadState& owner = self->index == stub_index ? *self : *threads::at(stub_index);
-  FrameRecord* frame = &owner == self ? owner.shadow.find(slot) : owner.shadow.find_foreign(slot);
-  if (frame == nullptr && &owner == self) frame = revive(owner, slot);
+  ThreadState* const owner = threads::at(stub_index);
+  if (owner == nullptr) die_without_frame();
+  FrameRecord* frame = owner == self ? owner->shadow.find(slot) : owner->shadow.find_foreign(slot);
+  if (frame == nullptr && owner == self) frame = revive(*owner, slot);
   if (frame == nullptr) die_without_frame();
-  if (self->context->is_open()) return leave_guarded(*self, owner, *frame, regs);
-  return leave_context(*self, *self->context, owner, *frame, regs);
+  bool was_planted = true;
+  keeping_at_exit(frame->site->keeps, regs, [&] {
+    if (self == nullptr) self = threads::attach_current();
+    was_planted = self == nullptr ? leave_without_state(*owner, *frame, slot)
+                  : self->context->is_open() ? leave_by_context(*self, *owner, *frame, regs)
+                                             : leave_context(*self, *self->context, *owner, *frame, regs);
+  });
+  return was_planted;
+}
+
+unsigned long callers_scratch(unsigned stub_index, std::uintptr_t slot) {
+  ThreadState* const owner = threads::at(stub_index);
+  if (owner == nullptr) die_without_frame();
+  unsigned long scratch = 0;
+  for (const FrameRecord* record = owner->shadow.find_foreign(slot); record != nullptr; record = record->prev) {
+    if (record->slot.load(std::memory_order_relaxed) != slot) continue;  // between two records of a tail call
+    scratch = record->scratch;
+    if (!record->chained) break;
+  }
+  return scratch;
 }
 
 FrameRecord* retire_foreign(ThreadState& owner, FrameRecord* record, std::uintptr_t slot) {

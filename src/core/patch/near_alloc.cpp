@@ -150,8 +150,8 @@ class ThunkArena::Slab {
   bool is_writable_ = true, is_executable_ = false, is_refused_ = false;
 };
 
-ThunkArena::ThunkArena(const NearRange& module, std::uintptr_t entry_code) noexcept
-    : module_(module), entry_code_(entry_code) {}
+ThunkArena::ThunkArena(const NearRange& module, std::uintptr_t entry_code, bool push_scratch) noexcept
+    : module_(module), entry_code_(entry_code), push_scratch_(push_scratch) {}
 
 ThunkArena::~ThunkArena() {
   for (const Slab& slab : slabs_) (void)sys::munmap(slab.start(), slab.size());
@@ -183,7 +183,7 @@ Result<ThunkArena::Thunk> ThunkArena::add_thunk(std::uintptr_t site_data, std::u
   if (!tail) return tail.error();
 
   std::uint8_t code[std::max(arch::kThunkHeadSize, arch::kThunkTailSize)];
-  arch::emit_thunk_head(code, head->address, site_data, nested, head->entry_jump);
+  arch::emit_thunk_head(code, head->address, site_data, nested, push_scratch_, head->entry_jump);
   copy_code(head->address, code, arch::kThunkHeadSize);
   arch::emit_thunk_tail(code, tail->address, resume, nested);
   copy_code(tail->address, code, arch::kThunkTailSize);

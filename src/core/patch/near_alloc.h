@@ -32,7 +32,8 @@ struct NearRange {
 // One module's thunks and Sites.  Callers need no lock of their own.
 class ThunkArena {
  public:
-  ThunkArena(const NearRange& module, std::uintptr_t entry_code) noexcept;
+  // `push_scratch`: see emit_thunk_head().
+  ThunkArena(const NearRange& module, std::uintptr_t entry_code, bool push_scratch = false) noexcept;
   ~ThunkArena();  // unmaps: only when the module is gone and no thread can be inside
   ThunkArena(const ThunkArena&) = delete;
   ThunkArena& operator=(const ThunkArena&) = delete;
@@ -68,6 +69,7 @@ class ThunkArena {
   NearRange module_;
   NearRange mapped_;  // spans everything mapped for it so far, empty at first: new memory must reach it too
   std::uintptr_t entry_code_;
+  bool push_scratch_;
   std::vector<Slab> slabs_;
   std::vector<Data> data_;
 };

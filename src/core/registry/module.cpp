@@ -9,6 +9,7 @@
 
 #include "base/syscalls.h"
 #include "image/image_file.h"
+#include "image/wide_vectors.h"
 
 namespace libfprobe::detail {
 namespace {
@@ -35,7 +36,13 @@ bool is_same_site(const FoundSite& a, const FoundSite& b) noexcept {
          a.shape.nested == b.shape.nested && std::memcmp(a.original, b.original, a.shape.length) == 0;
 }
 
+constinit bool g_keeps_everything = false;  // written at load, before any site is made
+
 }  // namespace
+
+void keep_everything() noexcept {
+  g_keeps_everything = true;
+}
 
 // --- Module ----------------------------------------------------------------------------------------------------------
 
@@ -91,18 +98,26 @@ Result<ModuleNames*> Module::names(std::span<const LoadedImage> loaded) {
   return names_.get();
 }
 
-ThunkArena& Module::arena_for(const arch::SiteShape& shape) {
-  const bool behind_prologue = shape.is_behind_prologue();
-  std::unique_ptr<ThunkArena>& arena = arenas_[behind_prologue ? 1 : 0];
-  if (arena == nullptr) arena = std::make_unique<ThunkArena>(text_range(image_), arch::entry_code(behind_prologue));
+ThunkArena& Module::arena_for(arch::EntryDoor door) {
+  std::unique_ptr<ThunkArena>& arena = arenas_[(door.behind_prologue ? 1 : 0) + (door.keeps_all ? 2 : 0)];
+  if (arena == nullptr)
+    arena = std::make_unique<ThunkArena>(text_range(image_), arch::entry_code(door), door.keeps_all);
   return *arena;
+}
+
+unsigned Module::kept_registers(const arch::SiteShape& shape) {
+  if (!has_wide_vectors_) has_wide_vectors_ = has_wide_vectors(image_);
+  return arch::kept_registers(shape, *has_wide_vectors_, g_keeps_everything);
 }
 
 Result<void> Module::make_site(SiteRecord& record) {
   if (record.thunk != 0) return {};
   if (!sys::allocation_allowed()) throw std::bad_alloc();
   const FoundSite& found = record.found;
-  ThunkArena& arena = arena_for(found.shape);
+  const unsigned keeps = kept_registers(found.shape);
+  const bool keeps_all = (keeps & arch::kKeepCallerSaved) != 0;
+  if (keeps_all) arch::let_exits_keep_all();
+  ThunkArena& arena = arena_for({found.shape.is_behind_prologue(), keeps_all});
   if (record.site == nullptr) {
     Result<std::uintptr_t> memory = arena.allocate_data(sizeof(Site));
     if (!memory.ok()) return memory.error();
@@ -111,6 +126,7 @@ Result<void> Module::make_site(SiteRecord& record) {
     record.site->resume = found.ip + found.shape.length;
     record.site->record = &record;
     record.site->shape = found.shape;
+    record.site->keeps = static_cast<std::uint8_t>(keeps);
     record.site->may_exit = !found.shape.is_behind_prologue() || arch::may_overwrite_returns();
   }
   Result<ThunkArena::Thunk> thunk = arena.add_thunk(reinterpret_cast<std::uintptr_t>(record.site), record.site->resume,

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -70,15 +71,20 @@ class Module {
  private:
   explicit Module(const LoadedImage& image) : image_(image) {}
   void adopt(const ScanResult& found);
-  [[nodiscard]] ThunkArena& arena_for(const arch::SiteShape& shape);
+  [[nodiscard]] ThunkArena& arena_for(arch::EntryDoor door);
+  [[nodiscard]] unsigned kept_registers(const arch::SiteShape& shape);
 
   LoadedImage image_;
   std::vector<SiteRecord> sites_;  // by ip
   std::vector<RefusedSite> refused_;
   std::unique_ptr<ModuleNames> names_;
-  std::unique_ptr<ThunkArena> arenas_[2];  // of thunks that lead to either door of the entry code, made on first use
+  std::unique_ptr<ThunkArena> arenas_[arch::kEntryDoors];  // of thunks that lead to each door, made on first use
   bool has_unsealed_thunks_ = false;
+  std::optional<bool> has_wide_vectors_;  // looked for when the first Site is made
 };
+
+// FPROBE_SAVE_ALL: hits of sites made from now on keep the CPU's whole state.
+void keep_everything() noexcept;
 
 class ModuleSet {
  public:

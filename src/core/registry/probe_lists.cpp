@@ -48,6 +48,8 @@ void append(ProbeList& list, const ListEntry& entry) noexcept {
   ++list.count;
   list.exit_count += entry.has_exit ? 1 : 0;
   list.data_bytes += entry.data_size;
+  list.entry_keeps |= entry.entry_keeps;
+  list.exit_keeps |= entry.exit_keeps;
 }
 
 std::size_t count_live(const ProbeList* list) noexcept {

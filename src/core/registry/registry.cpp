@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/tsan.h"
 #include "patch/text_poke.h"
 #include "registry/state.h"
 
@@ -19,6 +20,15 @@ constexpr std::size_t round_up_to_longs(std::size_t bytes) noexcept {
 
 Error already_registered() noexcept {
   return make_error(EEXIST, "this struct fprobe is registered already");
+}
+
+// What a probe's handlers may change.
+std::uint8_t kept_for_handlers(unsigned flags) noexcept {
+  unsigned keeps = arch::kKeepAllVectors;
+  // ThreadSanitizer's functions use vector registers, whatever the handlers do.
+  if ((flags & FPROBE_FL_GENERAL_REGS) != 0 && !kTsanWatches) keeps = arch::kKeepEverything;
+  if ((flags & FPROBE_FL_SAVE_FPENV) != 0) keeps |= arch::kKeepFpenv;
+  return static_cast<std::uint8_t>(keeps);
 }
 
 // Checks of the struct alone, in the order of the return codes.
@@ -132,6 +142,9 @@ void Attachment::plan_lists() {
   entry.generation = slot_->generation.load(std::memory_order_relaxed) + 1;  // what commit() makes it
   entry.has_exit = probe_.exit_handler != nullptr;
   entry.data_size = entry.has_exit ? static_cast<std::uint32_t>(round_up_to_longs(probe_.entry_data_size)) : 0;
+  const std::uint8_t keeps = kept_for_handlers(probe_.flags);
+  entry.entry_keeps = entry.entry_handler != nullptr || kTsanWatches ? keeps : 0;
+  entry.exit_keeps = entry.has_exit ? keeps : 0;
   changes_.reserve(records.size());
   for (const SiteRecord* const record : records) changes_.plan(*record->site, &entry);
 
@@ -229,6 +242,10 @@ void on_arming(bool (*prepare_threads)()) noexcept {
 
 void keep_sites_live() noexcept {
   state().resting_form = TextForm::kLive;
+}
+
+void keep_everything() noexcept {
+  detail::keep_everything();
 }
 
 const Site* find_site(std::uintptr_t ip) noexcept {

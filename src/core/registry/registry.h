@@ -48,6 +48,8 @@ enum class Waiting { kForHandlers, kNone };
 void prepare_loaded_modules() noexcept;
 // Call before it when a profiler (gmon) needs the calls: sites without probes then keep the file's bytes.
 void keep_sites_live() noexcept;
+// At load: every hit keeps the CPU's whole state.
+void keep_everything() noexcept;
 // `prepare_threads` is called before sites are armed: states for all threads; false: no memory (installed at load).
 void on_arming(bool (*prepare_threads)()) noexcept;
 // fork: the locks are taken before, released after on both sides; the child forgets the other threads.

@@ -44,12 +44,14 @@ struct ListEntry {
       0;                        // slot->generation differs: unregistered, skip (lets unregister succeed without memory)
   std::uint32_t data_size = 0;  // bytes, rounded up to longs; 0 without an exit handler
   bool has_exit = false;
+  std::uint8_t entry_keeps = 0, exit_keeps = 0;  // arch::kKeep...: what each half's handler may change
 };
 
 struct ProbeList {
   std::uint32_t count = 0;
   std::uint32_t exit_count = 0;  // entries with an exit handler: 0 means that no frame is needed
   std::uint32_t data_bytes = 0;  // sum of data_size over the entries
+  std::uint8_t entry_keeps = 0, exit_keeps = 0;  // of all entries
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"  // both compilers know C's flexible array, neither gives it a C++ name
   ListEntry entries[];                       // newest registration first
@@ -64,7 +66,8 @@ struct alignas(64) Site {
   std::uintptr_t tail = 0;  // the thunk's tail: jumps to resume (re-pushes a nested function's chain)
   SiteRecord* record = nullptr;
   arch::SiteShape shape;
-  bool may_exit = true;  // false: its return address cannot be replaced here, every exit that is due is a miss
+  bool may_exit = true;    // false: its return address cannot be replaced here, every exit that is due is a miss
+  std::uint8_t keeps = 0;  // arch::kKeep...: what its callers may rely on
 };
 
 // Offsets that entry.S uses.
