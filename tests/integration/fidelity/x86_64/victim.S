@@ -1,0 +1,36 @@
+// A function with a site and no body of its own: it goes on in the program that loaded it.
+//
+//     SITE_ONE_BYTE_NOPS    as gcc's attribute leaves them, else one long nop, as clang does
+//     WIDE                  the module has code for wide vectors (never run)
+        .text
+        .globl  victim
+        .type   victim, @function
+        .balign 16
+victim:
+        .cfi_startproc
+#ifdef SITE_ONE_BYTE_NOPS
+        .rept   5
+        nop
+        .endr
+#else
+        .byte   0x0f, 0x1f, 0x44, 0x00, 0x08    // nopl 8(%rax,%rax)
+#endif
+        jmp     *machine_body@GOTPCREL(%rip)
+        .cfi_endproc
+        .size   victim, . - victim
+
+#ifdef WIDE
+        .globl  wide
+        .type   wide, @function
+        .balign 16
+wide:
+        .cfi_startproc
+        movb    $0xc5, %al                      // an opcode byte that starts no instruction here
+        vmovups (%rdi), %ymm0
+        vmovups %ymm0, (%rsi)
+        vzeroupper
+        ret
+        .cfi_endproc
+        .size   wide, . - wide
+#endif
+        .section .note.GNU-stack, "", @progbits
