@@ -61,6 +61,10 @@ struct ftrace_ops {
 #define FPROBE_FL_NEW_MODULES 4U   /* a filter also covers modules loaded later; not available yet: -EOPNOTSUPP */
 #define FPROBE_FL_GENERAL_REGS 8U  /* handlers are compiled with -mgeneral-regs-only: vector registers are not saved */
 #define FPROBE_FL_SAVE_FPENV 16U   /* sticky floating-point exception flags are restored too (costs tens of ns) */
+/* What a hit keeps without these two: every register that the psABI lets a caller rely on (vectors in their full width in
+ * modules that use wide ones; for gcc's patchable sites every register, since -fipa-ra may be on), rounding modes, control
+ * bits, errno. FPROBE_SAVE_ALL=1 in the environment, read at load: the CPU's whole state, for code with calling
+ * conventions of its own (preserve_most, regcall, ms_abi); costs a hundred ns. */
 
 /* Largest entry_data_size, in bytes, however many probes share the function. */
 #define MAX_FPROBE_DATA_SIZE (15 * sizeof(long))
