@@ -36,19 +36,17 @@ FPROBE_UNPROBED void WideVectors::restore() const noexcept {
 }
 
 FPROBE_UNPROBED void CallerSavedVectors::save() noexcept {
-  asm volatile(
-      ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n\tmovaps %%xmm\\n, 16*\\n(%0)\n\t.endr"
-      :
-      : "r"(registers_)
-      : "memory");
+  asm volatile(".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n\tmovaps %%xmm\\n, 16*\\n(%0)\n\t.endr"
+               :
+               : "r"(registers_)
+               : "memory");
 }
 
 FPROBE_UNPROBED void CallerSavedVectors::restore() const noexcept {
-  asm volatile(
-      ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n\tmovaps 16*\\n(%0), %%xmm\\n\n\t.endr"
-      :
-      : "r"(registers_)
-      : "memory");
+  asm volatile(".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n\tmovaps 16*\\n(%0), %%xmm\\n\n\t.endr"
+               :
+               : "r"(registers_)
+               : "memory");
 }
 
 FPROBE_UNPROBED void WholeState::save() noexcept {
@@ -62,7 +60,20 @@ FPROBE_UNPROBED void WholeState::save() noexcept {
   asm volatile("xsave64 (%0)" : : "r"(area_), "a"(g_vector_support.state_components), "d"(0) : "memory");
 }
 
-FPROBE_UNPROBED void WholeState::restore() const noexcept {
+// The exception flags that handlers raised stay raised (FloatingPointFlags takes them back).
+FPROBE_UNPROBED FPROBE_UNSANITIZED void WholeState::add_raised_flags() noexcept {
+  constexpr std::uint32_t kExceptions = 0x3f;
+  std::uint32_t mxcsr = 0;
+  std::uint16_t x87_status = 0;
+  asm volatile("stmxcsr %0\n\tfnstsw %1" : "=m"(mxcsr), "=m"(x87_status));
+  *reinterpret_cast<std::uint32_t*>(area_ + kMxcsr) |= mxcsr & kExceptions;
+  if ((x87_status & kExceptions) == 0) return;
+  *reinterpret_cast<std::uint16_t*>(area_ + kX87Status) |= static_cast<std::uint16_t>(x87_status & kExceptions);
+  area_[kHeader] |= 1;  // else XRSTOR takes the x87 for untouched
+}
+
+FPROBE_UNPROBED void WholeState::restore() noexcept {
+  add_raised_flags();
   if (g_vector_support.state_components == 0) {
     asm volatile("fxrstor64 (%0)" : : "r"(area_) : "memory");
     return;

@@ -32,11 +32,11 @@ struct SiteShape;
 
 namespace libfprobe::detail {
 
-inline constexpr unsigned long kRegsAtExit = 1;       // return values are held, arguments are gone
+inline constexpr unsigned long kRegsHasVectors = 1;   // xmm is filled: a handler needs it (as arch::kKeepArguments)
+inline constexpr unsigned long kRegsAtExit = 256;     // return values are held, arguments are gone
 inline constexpr unsigned long kRegsUnwound = 2;      // the function was left by an unwinding
 inline constexpr unsigned long kRegsSkip = 4;         // an entry handler overrides the function
 inline constexpr unsigned long kRegsNoArguments = 8;  // the site lies behind code that moved the arguments
-inline constexpr unsigned long kRegsHasVectors = 256;  // xmm is filled: a handler needs it
 inline constexpr unsigned long kRegsStagedAx = 16, kRegsStagedDx = 32, kRegsStagedXmm0 = 64, kRegsStagedXmm1 = 128;
 
 static_assert(offsetof(ftrace_regs, di) == REGS_DI && offsetof(ftrace_regs, si) == REGS_SI);

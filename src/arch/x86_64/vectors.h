@@ -79,9 +79,12 @@ class alignas(16) CallerSavedVectors {
 class alignas(64) WholeState {
  public:
   FPROBE_UNSANITIZED void save() noexcept;
-  FPROBE_UNSANITIZED void restore() const noexcept;
+  FPROBE_UNSANITIZED void restore() noexcept;
 
  private:
+  void add_raised_flags() noexcept;
+
+  static constexpr std::size_t kX87Status = 2, kMxcsr = 24;
   static constexpr std::size_t kHeader = 512, kHeaderSize = 64, kSize = 2688;
   unsigned char area_[kSize];
 };

@@ -15,6 +15,8 @@
 #endif
 
 #define FPROBE_HOT __attribute__((hot)) FPROBE_UNPROBED FPROBE_UNSANITIZED
+// For pieces of a hit that have one place in it, and another in a rare copy of the whole.
+#define FPROBE_HOT_INLINE FPROBE_HOT inline __attribute__((always_inline))
 #define FPROBE_COLD __attribute__((cold, noinline)) FPROBE_UNPROBED FPROBE_UNSANITIZED
 
 #endif  // FPROBE_SRC_CORE_BASE_ATTRIBUTES_H_

@@ -9,74 +9,118 @@
 #include "base/attributes.h"
 #include "base/tsan.h"
 #include "hot/hit.h"
+#include "hot/keeping.h"
 #include "hot/shadow_stack.h"
 #include "hot/thread_state.h"
 #include "registry/grace.h"
 #include "registry/site.h"
-#include "hot/keeping.h"
 #include "regs.h"
 #include "vectors.h"  // from src/arch/<cpu>/
 
 namespace libfprobe::detail {
 namespace {
 
-// The word in the return slot, seen through stubs: a tail-called function's slot holds the stub of its caller's exit.
-// (Another thread's stub, after a fiber moved, is an ordinary return address: the exit behind it is still due.)
-struct ReturnSlot {
-  std::uintptr_t word;
-  std::uintptr_t true_address;
-  bool chained;
-};
+static_assert(kRegsHasVectors == arch::kKeepArguments);
 
-FPROBE_HOT ReturnSlot read_return_slot(ThreadState& self, std::uintptr_t slot) {
+// --- Entry half -------------------------------------------------------------------------------------------------------
+
+// The return address as the caller's call left it; `chained` when the slot holds this thread's stub: the function was
+// tail-called by one whose exit is due.  (Another thread's stub, after a fiber moved, is an ordinary return address: the
+// exit behind it is still due.)
+FPROBE_HOT_INLINE std::uintptr_t true_return_address(ThreadState& self, std::uintptr_t slot, bool& chained) {
   const std::uintptr_t word = *reinterpret_cast<const std::uintptr_t*>(slot);
-  ReturnSlot result{word, word, false};
+  chained = false;
   if (arch::is_stub(word)) [[unlikely]]
-    result.true_address = rare::resolve_stub(&self, slot, word, result.chained);
-  return result;
+    return rare::resolve_stub(&self, slot, word, chained);
+  return word;
 }
 
 // Entry handlers of probes that want no exit, or get none (no frame): `scratch` serves as entry data then.
-FPROBE_HOT void run_entries_without_frame(GuardEntry& guard, const ProbeList& probes, ftrace_regs& regs,
-                                          bool no_frame) {
+FPROBE_HOT_INLINE void run_entries_without_frame(GuardEntry& guard, const ProbeList& probes, ftrace_regs& regs,
+                                                 bool no_frame) {
   unsigned long scratch[MAX_FPROBE_DATA_SIZE / sizeof(long)];
-  for (std::uint32_t i = 0; i < probes.count; ++i) {
-    const ListEntry& entry = probes.entries[i];
-    if (!hit::is_live(*entry.slot, entry.generation) || !hit::may_fire(*entry.probe)) continue;
-    for (std::uint32_t word = 0; word < entry.data_size / sizeof(long); ++word) scratch[word] = 0;
-    void* data = entry.data_size != 0 ? scratch : nullptr;
+  const ListEntry* entry = probes.entries;
+  const ListEntry* const end = entry + probes.count;
+  do {
+    if (!hit::is_live(*entry->slot, entry->generation)) [[unlikely]]
+      continue;
+    for (std::uint32_t word = 0; word < entry->data_size / sizeof(long); ++word) scratch[word] = 0;
+    void* data = entry->data_size != 0 ? scratch : nullptr;
     int cancel = 0;
-    if (entry.entry_handler != nullptr) {
-      cancel = hit::call_handler(&guard, *entry.probe, regs, data, hit::address_of(entry.entry_handler));
-    }
-    if (no_frame && entry.has_exit && cancel == 0) hit::count_miss(*entry.probe, FPROBE_MISS_NO_FRAME);
-  }
+    const bool fired = hit::fire(guard, *entry->probe, regs, data, hit::address_of(entry->entry_handler), cancel);
+    if (no_frame && fired && entry->has_exit && cancel == 0) hit::count_miss(*entry->probe, FPROBE_MISS_NO_FRAME);
+  } while (++entry != end);
+}
+
+FPROBE_COLD void run_entries_with_no_frame_left(GuardEntry& guard, const ProbeList& probes, ftrace_regs& regs) {
+  run_entries_without_frame(guard, probes, regs, true);
 }
 
 // Entry handlers with a frame to fill; leaves in it the exits that are due.
-FPROBE_HOT void run_entries(GuardEntry& guard, const ProbeList& probes, FrameRecord& frame, ftrace_regs& regs) {
+FPROBE_HOT_INLINE void run_entries(GuardEntry& guard, const ProbeList& probes, FrameRecord& frame, ftrace_regs& regs) {
   unsigned long* next_data = ShadowStack::data_of(frame, probes.exit_count);
-  frame.count = 0;
-  for (std::uint32_t i = 0; i < probes.count; ++i) {
-    const ListEntry& entry = probes.entries[i];
-    if (!hit::is_live(*entry.slot, entry.generation) || !hit::may_fire(*entry.probe)) continue;
+  FrameProbe* due = frame.probes;
+  const ListEntry* entry = probes.entries;
+  const ListEntry* const end = entry + probes.count;
+  do {
+    if (!hit::is_live(*entry->slot, entry->generation)) [[unlikely]]
+      continue;
     unsigned long* data = nullptr;
-    if (entry.data_size != 0) {
+    if (entry->data_size != 0) {
       data = next_data;
-      next_data += entry.data_size / sizeof(long);
+      next_data += entry->data_size / sizeof(long);
       for (unsigned long* word = data; word < next_data; ++word) *word = 0;
     }
     int cancel = 0;
-    if (entry.entry_handler != nullptr) {
-      cancel = hit::call_handler(&guard, *entry.probe, regs, data, hit::address_of(entry.entry_handler));
-    }
-    if (entry.has_exit && cancel == 0) frame.probes[frame.count++] = {entry.slot, entry.generation, data};
-  }
+    const bool fired = hit::fire(guard, *entry->probe, regs, data, hit::address_of(entry->entry_handler), cancel);
+    if (fired && entry->has_exit && cancel == 0) *due++ = {entry->slot, entry->generation, data};
+  } while (++entry != end);
+  frame.count = static_cast<std::uint32_t>(due - frame.probes);
+}
+
+// A frame for the exits that may be due, or null: the shadow stack is full, or the slot cannot be replaced here.
+FPROBE_HOT_INLINE FrameRecord* take_frame(ThreadState& self, GuardEntry& guard, const Site& site,
+                                          const ProbeList& probes, ftrace_regs& regs, bool chained) {
+  if (self.shadow.wants_sweep(regs.sp) && &guard == &self.guards[0]) [[unlikely]]
+    rare::sweep(self, regs.sp);
+  if (!site.may_exit) [[unlikely]]
+    return nullptr;
+  FrameRecord* const frame = self.shadow.allocate(probes.exit_count, probes.data_bytes);
+  if (frame == nullptr) [[unlikely]]
+    return nullptr;
+  // Never a stub of this thread; another thread's stays what the function returns to.
+  frame->return_address = chained ? regs.return_address : *reinterpret_cast<const std::uintptr_t*>(regs.sp);
+  frame->site = &site;
+  frame->chained = chained;
+  frame->keeps = probes.exit_keeps & site.keeps;
+  frame->scratch = regs.scratch;
+  return frame;
+}
+
+// An exit is due: the record goes onto the shadow stack, then the slot gets the stub [the order unwinders rely on].
+FPROBE_HOT_INLINE EntryResult plant(ThreadState& self, const Site& site, FrameRecord& frame, std::uintptr_t resume,
+                                    ftrace_regs& regs) {
+  self.shadow.push(&frame, regs.sp);
+  if (frame.chained) [[unlikely]]
+    return {resume, 0};
+  std::atomic_signal_fence(std::memory_order_release);
+  *reinterpret_cast<std::uintptr_t*>(regs.sp) = self.stub_return;
+  return {resume, site.shape.is_behind_prologue() ? 0 : self.stub};
+}
+
+// What the entry handlers left: exits that are due, or none.
+FPROBE_HOT_INLINE EntryResult go_on(ThreadState& self, const Site& site, FrameRecord* frame, std::uintptr_t resume,
+                                    ftrace_regs& regs) {
+  if (frame == nullptr) return {resume, 0};
+  if (frame->count != 0) [[likely]]
+    return plant(self, site, *frame, resume, regs);
+  self.shadow.release(frame);
+  return {resume, 0};
 }
 
 // An entry handler overrode the function: its exits run now, the body never.  `code` returns to the caller.
-FPROBE_HOT EntryResult skip_body(ThreadState& self, GuardEntry& guard, FrameRecord* frame, ftrace_regs& regs,
-                                 std::uintptr_t code) {
+FPROBE_COLD EntryResult skip_body(ThreadState& self, GuardEntry& guard, FrameRecord* frame, ftrace_regs& regs,
+                                  std::uintptr_t code) {
   regs.flags = (regs.flags & ~kRegsSkip) | kRegsAtExit;
   regs.ip = regs.return_address;
   const std::uintptr_t slot = regs.sp;
@@ -89,75 +133,36 @@ FPROBE_HOT EntryResult skip_body(ThreadState& self, GuardEntry& guard, FrameReco
   return {code, 0};
 }
 
-// A record whose exits ran.  The next one at the same slot, or null.
-FPROBE_HOT FrameRecord* retire(ThreadState& owner, bool is_own, FrameRecord* record, std::uintptr_t slot) {
-  const bool chained = record->chained;
-  if (!is_own) [[unlikely]]
-    return rare::retire_foreign(owner, record, slot);
-  owner.shadow.unlink(record);
-  owner.shadow.release(record);
-  return chained ? owner.shadow.find(slot) : nullptr;
-}
-
-// An exit is due: the record goes onto the shadow stack, then the slot gets the stub [the order unwinders rely on].
-FPROBE_HOT EntryResult plant(ThreadState& self, const Site& site, FrameRecord* frame, const ReturnSlot& slot,
-                             ftrace_regs& regs) {
-  frame->return_address = slot.chained ? slot.true_address : slot.word;
-  frame->site = &site;
-  frame->chained = slot.chained;
-  frame->scratch = regs.scratch;
-  self.shadow.push(frame, regs.sp);
-  if (slot.chained) [[unlikely]]
-    return {regs.ip, 0};
-  std::atomic_signal_fence(std::memory_order_release);
-  *reinterpret_cast<std::uintptr_t*>(regs.sp) = self.stub_return;
-  return {regs.ip, site.shape.is_behind_prologue() ? 0 : self.stub};
-}
-
-// Where the hit lies on the stack: tells what is called by it from what has left it.
-FPROBE_HOT std::uintptr_t position_of(const Site& site, const ftrace_regs& regs) {
-  return site.shape.is_behind_prologue() ? regs.stack : regs.sp;
+// A handler overrode the function or set the instruction pointer.
+FPROBE_COLD EntryResult divert(ThreadState& self, GuardEntry& guard, const Site& site, FrameRecord* frame,
+                               ftrace_regs& regs) {
+  regs.ip = regs.ip == site.ip ? site.tail : regs_continue_at(regs, site.shape, site.tail);
+  const std::uintptr_t skip_code = (regs.flags & kRegsSkip) != 0 ? regs_apply_skip(regs, site.shape) : 0;
+  if (skip_code != 0) return skip_body(self, guard, frame, regs, skip_code);
+  return go_on(self, site, frame, regs.ip, regs);
 }
 
 // What happens between the guard's opening and its closing: the entry handlers, and what they decided.
-FPROBE_HOT EntryResult run_probes(ThreadState& self, GuardEntry& guard, const Site& site, const ProbeList& probes,
-                                  ftrace_regs& regs) {
-  const ReturnSlot slot = read_return_slot(self, regs.sp);
+FPROBE_HOT_INLINE EntryResult run_probes(ThreadState& self, GuardEntry& guard, const Site& site,
+                                         const ProbeList& probes, ftrace_regs& regs) {
+  bool chained;
   regs.entry_ip = site.ip;
   regs.ip = site.ip;
-  regs.return_address = slot.true_address;
+  regs.return_address = true_return_address(self, regs.sp, chained);
 
   FrameRecord* frame = nullptr;
-  guard.leaving = false;
   if (probes.exit_count == 0) {
     run_entries_without_frame(guard, probes, regs, false);
-  } else {
-    if (&guard == &self.guards[0] && self.shadow.wants_sweep(regs.sp)) [[unlikely]]
-      rare::sweep(self, regs.sp);
-    frame = site.may_exit ? self.shadow.allocate(probes.exit_count, probes.data_bytes) : nullptr;
+  } else if (frame = take_frame(self, guard, site, probes, regs, chained); frame != nullptr) [[likely]] {
     guard.frame = frame;
-    if (frame == nullptr) [[unlikely]] {
-      run_entries_without_frame(guard, probes, regs, true);
-    } else {
-      frame->keeps = probes.exit_keeps & site.keeps;
-      run_entries(guard, probes, *frame, regs);
-    }
+    run_entries(guard, probes, *frame, regs);
+    guard.frame = nullptr;
+  } else {
+    run_entries_with_no_frame_left(guard, probes, regs);
   }
-
-  regs.ip = regs.ip == site.ip ? site.tail : regs_continue_at(regs, site.shape, site.tail);
-  EntryResult result{regs.ip, 0};
-  const std::uintptr_t skip_code = (regs.flags & kRegsSkip) != 0 ? regs_apply_skip(regs, site.shape) : 0;
-  if (skip_code != 0) [[unlikely]] {
-    result = skip_body(self, guard, frame, regs, skip_code);
-  } else if (frame != nullptr) {
-    if (frame->count != 0) [[likely]] {
-      result = plant(self, site, frame, slot, regs);
-    } else {
-      self.shadow.release(frame);
-    }
-  }
-  guard.frame = nullptr;
-  return result;
+  if (regs.ip != site.ip || (regs.flags & kRegsSkip) != 0) [[unlikely]]
+    return divert(self, guard, site, frame, regs);
+  return go_on(self, site, frame, site.tail, regs);
 }
 
 FPROBE_COLD EntryResult run_probes_keeping(unsigned keeps, ThreadState& self, GuardEntry& guard, const Site& site,
@@ -167,93 +172,136 @@ FPROBE_COLD EntryResult run_probes_keeping(unsigned keeps, ThreadState& self, Gu
   return result;
 }
 
-FPROBE_COLD void run_exits_keeping(unsigned keeps, GuardEntry& guard, FrameRecord& frame, ftrace_regs& regs) {
-  keeping(keeps, [&] { run_exits(guard, frame, regs); });
+// Where the hit lies on the stack: tells what is called by it from what has left it.
+FPROBE_HOT_INLINE std::uintptr_t position_of(const Site& site, const ftrace_regs& regs) {
+  return site.shape.is_behind_prologue() ? regs.stack : regs.sp;
+}
+
+// Its last probe was unregistered after the thread took the site's jump.
+FPROBE_COLD EntryResult leave_without_probes(GuardEntry& guard, std::uintptr_t outer_sp, const Site& site,
+                                             ftrace_regs& regs) {
+  arch::save_arguments(regs);
+  guard.close(outer_sp);
+  arch::restore_arguments(regs);
+  return {site.tail, 0};
 }
 
 }  // namespace
 
 // One hit in a context of its own: opens the guard, runs the entry handlers, says how entry.S goes on.
 FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const Site& site, ftrace_regs& regs) {
-  int& target_errno = *self.errno_location;
-  const int saved_errno = target_errno;
+  const int saved_errno = *self.errno_location;
   const std::uintptr_t outer_sp = guard.sp;
-  guard.open(site,
-             position_of(site, regs));  // before the list is loaded: unregister waits for whoever is inside [GRACE]
+  guard.open(site, position_of(site, regs));  // before the list is loaded: unregister waits for who is inside [GRACE]
   // acquire: pairs with the release in probe_lists::publish() [PUBLISH].
-  const ProbeList* probes = site.probes.load(std::memory_order_acquire);
-  EntryResult result{site.tail, 0};
-  const unsigned keeps = probes != nullptr ? probes->entry_keeps & site.keeps : arch::kKeepArguments;
+  const ProbeList* const probes = site.probes.load(std::memory_order_acquire);
+  if (probes == nullptr) [[unlikely]]
+    return leave_without_probes(guard, outer_sp, site, regs);
+  const unsigned keeps = probes->entry_keeps & site.keeps;
+  regs.flags = (site.shape.arguments_moved ? kRegsNoArguments : 0) | (keeps & kRegsHasVectors);
   if ((keeps & arch::kKeepArguments) != 0) [[likely]]
     arch::save_arguments(regs);
-  regs.flags = (site.shape.arguments_moved ? kRegsNoArguments : 0) | (keeps & arch::kKeepArguments) * kRegsHasVectors;
   tsan_acquire(probes);
-  if (probes == nullptr) [[unlikely]] {
-    // Its last probe was unregistered after the thread took the site's jump.
-  } else if ((keeps & ~arch::kKeepArguments) == 0) [[likely]] {
-    result = run_probes(self, guard, site, *probes, regs);
-  } else {
-    result = run_probes_keeping(keeps, self, guard, site, *probes, regs);
-  }
+  const EntryResult result = keeps <= arch::kKeepArguments
+                                 ? run_probes(self, guard, site, *probes, regs)
+                                 : run_probes_keeping(keeps, self, guard, site, *probes, regs);
   guard.close(outer_sp);
-  if ((keeps & arch::kKeepArguments) != 0) [[likely]]
+  if ((regs.flags & kRegsHasVectors) != 0) [[likely]]
     arch::restore_arguments(regs);
-  target_errno = saved_errno;
+  *self.errno_location = saved_errno;
   return result;
 }
 
+// --- Exit half --------------------------------------------------------------------------------------------------------
+
+namespace {
+
 // The exit handlers of one record, in the order of its entries: newest registration first.
-FPROBE_HOT void run_exits(GuardEntry& guard, FrameRecord& frame, ftrace_regs& regs) {
-  for (std::uint32_t i = 0; i < frame.count; ++i) {
-    const FrameProbe& due = frame.probes[i];
-    if (!hit::is_live(*due.slot, due.generation)) continue;  // unregistered in flight
-    tsan_acquire(due.slot);
-    fprobe& probe = *due.slot->probe;
-    if (!hit::may_fire(probe)) continue;
-    hit::call_handler(&guard, probe, regs, due.data, hit::address_of(due.slot->exit_handler));
+FPROBE_HOT_INLINE void fire_exits(GuardEntry& guard, const FrameRecord& frame, ftrace_regs& regs) {
+  const FrameProbe* due = frame.probes;
+  const FrameProbe* const end = due + frame.count;
+  do {
+    if (!hit::is_live(*due->slot, due->generation)) [[unlikely]]
+      continue;  // unregistered in flight
+    tsan_acquire(due->slot);
+    int ignored = 0;
+    hit::fire(guard, *due->slot->probe, regs, due->data, hit::address_of(due->slot->exit_handler), ignored);
+  } while (++due != end);
+}
+
+FPROBE_COLD void run_exits_keeping(unsigned keeps, GuardEntry& guard, FrameRecord& frame, ftrace_regs& regs) {
+  keeping(keeps, [&] { run_exits(guard, frame, regs); });
+}
+
+// The exits of one record, between opening and closing the guard; then the record is over.  The true address is in the
+// slot before, so that unwinders always find it in one of the two.  The next record at the slot, or null.
+FPROBE_HOT_INLINE FrameRecord* leave_record(ThreadState& self, GuardEntry& guard, ThreadState& owner,
+                                            FrameRecord& record, ftrace_regs& regs, std::uintptr_t slot) {
+  const Site& site = *record.site;
+  const unsigned keeps = record.keeps;
+  if ((keeps & ~regs.flags & arch::kKeepArguments) != 0) [[likely]] {
+    arch::save_results(regs);
+    regs.flags |= kRegsHasVectors;
   }
+  const std::uintptr_t outer_sp = guard.sp;
+  guard.open(site, regs.sp);
+  guard.frame = &record;
+  guard.leaving = true;
+  regs.entry_ip = site.ip;
+  if (record.done || record.count == 0) [[unlikely]] {
+    // They ran during an unwinding that was given up; or this is the second return of a function that returns twice.
+  } else if (keeps <= arch::kKeepArguments) [[likely]] {
+    fire_exits(guard, record, regs);
+  } else {
+    run_exits_keeping(keeps, guard, record, regs);
+  }
+  guard.frame = nullptr;
+  guard.leaving = false;
+  *reinterpret_cast<std::uintptr_t*>(slot) = record.return_address;
+  FrameRecord* next = nullptr;
+  if (&owner != &self || record.chained) [[unlikely]] {
+    next = rare::finish(&self, owner, &record, slot);
+  } else {
+    self.shadow.unlink(&record);
+    self.shadow.release(&record);
+  }
+  guard.close(outer_sp);
+  return next;
+}
+
+// The older ones of several records at a slot.
+FPROBE_COLD const Site* leave_chain(ThreadState& self, GuardEntry& guard, ThreadState& owner, FrameRecord* record,
+                                    ftrace_regs& regs, std::uintptr_t slot) {
+  const Site* site = nullptr;
+  while (record != nullptr) {
+    site = record->site;
+    record = leave_record(self, guard, owner, *record, regs, slot);
+  }
+  return site;
+}
+
+}  // namespace
+
+FPROBE_HOT void run_exits(GuardEntry& guard, FrameRecord& frame, ftrace_regs& regs) {
+  if (frame.count != 0) fire_exits(guard, frame, regs);
 }
 
 // One return in a context of its own: runs the exits of every record at the slot (tail calls chain several), newest
-// first.  The true address is in the slot before a record is released, so that unwinders always find it in one of the
-// two.  Says whether the oldest had planted its stub, or overwritten the slot.
+// first.  Says whether the oldest had planted its stub, or overwritten the slot.
 FPROBE_HOT bool leave_context(ThreadState& self, GuardEntry& guard, ThreadState& owner, FrameRecord& frame,
                               ftrace_regs& regs) {
-  int& target_errno = *self.errno_location;
-  const int saved_errno = target_errno;
+  const int saved_errno = *self.errno_location;
   const std::uintptr_t slot = regs.sp - sizeof(std::uintptr_t);
   regs.return_address = regs.ip = rare::true_return_address(self, frame, slot);
-  FrameRecord* record = &frame;
-  bool was_planted = true;
-  unsigned kept = 0;
-  do {
-    const unsigned keeps = record->keeps;
-    if ((keeps & ~kept & arch::kKeepArguments) != 0) [[likely]]
-      arch::save_results(regs);
-    kept |= keeps;
-    regs.flags = kRegsAtExit | (kept & arch::kKeepArguments) * kRegsHasVectors;
-    const std::uintptr_t outer_sp = guard.sp;
-    guard.open(*record->site, regs.sp);
-    guard.frame = record;
-    guard.leaving = true;
-    regs.entry_ip = record->site->ip;
-    was_planted = !record->site->shape.is_behind_prologue();
-    if (record->done) [[unlikely]] {
-      // They ran during an unwinding that was given up.
-    } else if ((keeps & ~arch::kKeepArguments) == 0) [[likely]] {
-      run_exits(guard, *record, regs);
-    } else {
-      run_exits_keeping(keeps, guard, *record, regs);
-    }
-    guard.frame = nullptr;
-    *reinterpret_cast<std::uintptr_t*>(slot) = record->return_address;
-    record = retire(owner, &owner == &self, record, slot);
-    guard.close(outer_sp);
-  } while (record != nullptr);
-  if ((kept & arch::kKeepArguments) != 0) [[likely]]
+  regs.flags = kRegsAtExit;
+  const Site* site = frame.site;
+  FrameRecord* const older = leave_record(self, guard, owner, frame, regs, slot);
+  if (older != nullptr) [[unlikely]]
+    site = leave_chain(self, guard, owner, older, regs, slot);
+  if ((regs.flags & kRegsHasVectors) != 0) [[likely]]
     arch::restore_results(regs);
-  target_errno = saved_errno;
-  return was_planted;
+  *self.errno_location = saved_errno;
+  return !site->shape.is_behind_prologue();
 }
 
 }  // namespace libfprobe::detail

@@ -34,42 +34,44 @@ FPROBE_HOT inline void count_miss(fprobe& probe, fprobe_miss_reason reason) noex
 }
 
 // acquire: the slot's other fields belong to this generation [GENERATION].
-FPROBE_HOT inline bool is_live(const ProbeSlot& slot, std::uint64_t generation) noexcept {
+FPROBE_HOT_INLINE bool is_live(const ProbeSlot& slot, std::uint64_t generation) noexcept {
   return slot.generation.load(std::memory_order_acquire) == generation;
 }
 
-FPROBE_HOT inline unsigned flags_of(const fprobe& probe) noexcept {
+FPROBE_HOT_INLINE unsigned flags_of(const fprobe& probe) noexcept {
   return __atomic_load_n(&probe.flags, __ATOMIC_RELAXED);  // a switch, orders nothing
 }
 
-// Whether a live probe's handlers may run now; counts the miss when a shared probe finds a kprobe running.
-FPROBE_HOT inline bool may_fire(fprobe& probe) noexcept {
-  const unsigned flags = flags_of(probe);
-  if ((flags & (FPROBE_FL_DISABLED | FPROBE_FL_KPROBE_SHARED)) == 0) [[likely]]
-    return true;
-  if ((flags & FPROBE_FL_DISABLED) != 0) return false;
-  if (tls_kprobe_depth == 0) return true;
-  count_miss(probe, FPROBE_MISS_KPROBE);
-  return false;
+// A probe that is disabled, or shared with kprobes: see fire().
+FPROBE_COLD inline bool fire_by_flags(GuardEntry& guard, fprobe& probe, ftrace_regs& regs, void* data,
+                                      std::uintptr_t handler, int& result) noexcept(false) {
+  if ((flags_of(probe) & FPROBE_FL_DISABLED) != 0) return false;
+  if (tls_kprobe_depth != 0) {
+    count_miss(probe, FPROBE_MISS_KPROBE);
+    return false;
+  }
+  if (handler == 0) return true;
+  guard.is_busy = true;
+  ++tls_kprobe_depth;
+  result = fprobe_call_handler(&probe, regs.entry_ip, regs.return_address, &regs, data, handler);
+  if (tls_kprobe_depth > 0) --tls_kprobe_depth;  // 0: the handler ended more than it began
+  guard.is_busy = false;
+  return true;
 }
 
-// `guard` is null for a hit without thread state.
-FPROBE_HOT inline int call_handler(GuardEntry* guard, fprobe& probe, ftrace_regs& regs, void* data,
-                                   std::uintptr_t handler) noexcept(false) {
-  const bool shared = (flags_of(probe) & FPROBE_FL_KPROBE_SHARED) != 0;
-  if (guard != nullptr) {
-    guard->running = &probe;
-    guard->is_busy = shared;
-  }
-  tls_kprobe_depth += shared;
-  const int result = fprobe_call_handler(&probe, regs.entry_ip, regs.return_address, &regs, data, handler);
-  if (shared && tls_kprobe_depth > 0) --tls_kprobe_depth;  // 0: the handler ended more than it began
-  if (guard != nullptr) guard->is_busy = false;
-  return result;
+// Calls a live probe's handler, if it has one (`result`: what it returned).  False: the probe does not fire, which is
+// counted when a shared one finds a kprobe running.
+FPROBE_HOT_INLINE bool fire(GuardEntry& guard, fprobe& probe, ftrace_regs& regs, void* data, std::uintptr_t handler,
+                            int& result) noexcept(false) {
+  guard.running = &probe;
+  if ((flags_of(probe) & (FPROBE_FL_DISABLED | FPROBE_FL_KPROBE_SHARED)) != 0) [[unlikely]]
+    return fire_by_flags(guard, probe, regs, data, handler, result);
+  if (handler != 0) result = fprobe_call_handler(&probe, regs.entry_ip, regs.return_address, &regs, data, handler);
+  return true;
 }
 
 template <class Handler>
-FPROBE_HOT inline std::uintptr_t address_of(Handler handler) noexcept {
+FPROBE_HOT_INLINE std::uintptr_t address_of(Handler handler) noexcept {
   return reinterpret_cast<std::uintptr_t>(handler);
 }
 
@@ -98,7 +100,7 @@ FPROBE_COLD bool leave_guarded(ThreadState& self, ThreadState& owner, FrameRecor
 // The return slot holds a stub: the true address, and whether the stub is this thread's.
 FPROBE_COLD std::uintptr_t resolve_stub(ThreadState* self, std::uintptr_t slot, std::uintptr_t stub, bool& chained);
 // The address in the caller that a frame returns to in the end: its own, or what lies behind another thread's stub.
-FPROBE_HOT inline std::uintptr_t true_return_address(ThreadState& self, const FrameRecord& frame, std::uintptr_t slot) {
+FPROBE_HOT_INLINE std::uintptr_t true_return_address(ThreadState& self, const FrameRecord& frame, std::uintptr_t slot) {
   bool chained = false;
   if (!arch::is_stub(frame.return_address)) [[likely]]
     return frame.return_address;

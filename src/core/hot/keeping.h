@@ -24,8 +24,7 @@ FPROBE_COLD void keeping_state(const Body& body) {
 template <class Body>
 FPROBE_COLD void keeping(unsigned keeps, const Body& body) {
   constexpr unsigned kBoth = arch::kKeepWide | arch::kKeepCallerSaved;
-  const bool all_of_them =
-      (keeps & arch::kKeepEverything) != 0 || (keeps & kBoth) == kBoth;
+  const bool all_of_them = (keeps & arch::kKeepEverything) != 0 || (keeps & kBoth) == kBoth;
   if ((keeps & arch::kKeepFpenv) != 0) {
     keeping_state<arch::FloatingPointFlags>([&] { keeping(keeps & ~arch::kKeepFpenv, body); });
   } else if (all_of_them) {

@@ -161,6 +161,7 @@ void abandon_context(ThreadState& self) {
   GuardEntry& guard = *self.context;
   if (guard.frame != nullptr && !guard.leaving) self.shadow.release(guard.frame);  // not linked yet
   guard.frame = nullptr;
+  guard.leaving = false;
   if (guard.is_busy) {
     guard.is_busy = false;
     --tls_kprobe_depth;
@@ -204,7 +205,7 @@ bool leave_unusual(ThreadState* self, unsigned stub_index, ftrace_regs& regs) {
   bool was_planted = true;
   keeping_at_exit(frame->site->keeps, regs, [&] {
     if (self == nullptr) self = threads::attach_current();
-    was_planted = self == nullptr ? leave_without_state(*owner, *frame, slot)
+    was_planted = self == nullptr            ? leave_without_state(*owner, *frame, slot)
                   : self->context->is_open() ? leave_by_context(*self, *owner, *frame, regs)
                                              : leave_context(*self, *self->context, *owner, *frame, regs);
   });

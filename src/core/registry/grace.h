@@ -30,7 +30,7 @@ struct GuardEntry {
   std::uintptr_t sp = 0;                   // the hit's stack position: tells a nested hit where this context began
   const fprobe* running = nullptr;         // whose handler runs: for messages
   FrameRecord* frame = nullptr;            // the record being filled or finished: dropped when the handler is unwound
-  bool leaving = false;                    // the exit half runs: `frame` is linked
+  bool leaving = false;                    // the exit half runs its handlers: `frame` is linked
   bool is_busy = false;                    // kprobe_busy_begin() was called on behalf of `running`
 
   void open(const Site& entered, std::uintptr_t stack) noexcept {

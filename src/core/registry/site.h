@@ -49,8 +49,8 @@ struct ListEntry {
 
 struct ProbeList {
   std::uint32_t count = 0;
-  std::uint32_t exit_count = 0;  // entries with an exit handler: 0 means that no frame is needed
-  std::uint32_t data_bytes = 0;  // sum of data_size over the entries
+  std::uint32_t exit_count = 0;                  // entries with an exit handler: 0 means that no frame is needed
+  std::uint32_t data_bytes = 0;                  // sum of data_size over the entries
   std::uint8_t entry_keeps = 0, exit_keeps = 0;  // of all entries
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpedantic"  // both compilers know C's flexible array, neither gives it a C++ name

@@ -75,6 +75,7 @@ FPROBE_UNPROBED void run_unwound_exits(ThreadState& self, StubFrame& frame) {
       guard.frame = nullptr;
       guard.leaving = true;
       run_exits(guard, *record, regs);
+      guard.leaving = false;
       guard.close();
       *self.errno_location = saved_errno;
     }

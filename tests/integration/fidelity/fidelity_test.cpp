@@ -145,10 +145,12 @@ TEST_P(Fidelity, OfTheResultsWhenOnlyTheExitHandlerOverwritesEverything) {
 }
 
 TEST_P(Fidelity, WhenTheEntryHandlerWantsNoExit) {
-  attach([](fprobe* fp, unsigned long ip, unsigned long ret, ftrace_regs* regs, void* data) {
-    enter(fp, ip, ret, regs, data);
-    return 1;
-  }, leave);
+  attach(
+      [](fprobe* fp, unsigned long ip, unsigned long ret, ftrace_regs* regs, void* data) {
+        enter(fp, ip, ret, regs, data);
+        return 1;
+      },
+      leave);
   machine_call();
   expect_entered(false);
   expect_returned();
@@ -156,11 +158,13 @@ TEST_P(Fidelity, WhenTheEntryHandlerWantsNoExit) {
 
 TEST_P(Fidelity, OfTheCallThatFindsAnotherProbesHandlerRunning) {
   // The victim is called by a handler of a probe on itself: recursion, counted by code that asks an unwinder.
-  attach([](fprobe*, unsigned long, unsigned long, ftrace_regs*, void*) {
-    machine_call();
-    clobber_everything(widest_vector());
-    return 0;
-  }, nullptr);
+  attach(
+      [](fprobe*, unsigned long, unsigned long, ftrace_regs*, void*) {
+        machine_call();
+        clobber_everything(widest_vector());
+        return 0;
+      },
+      nullptr);
   machine_call();
   EXPECT_EQ(fprobe_missed(&probe_, FPROBE_MISS_RECURSION), 1u);
   expect_entered(false);
@@ -177,13 +181,15 @@ TEST_P(Fidelity, WithHandlersThatUseGeneralRegistersOnly) {
 }
 
 TEST_P(Fidelity, OfFloatingPointArgumentsAndResultsThatHandlersChange) {
-  attach([](fprobe* fp, unsigned long ip, unsigned long ret, ftrace_regs* regs, void* data) {
-    for (unsigned n = 0; n < 8; ++n) ftrace_regs_set_fp_argument(regs, n, 0.5 + n);
-    return enter(fp, ip, ret, regs, data);
-  }, [](fprobe* fp, unsigned long ip, unsigned long ret, ftrace_regs* regs, void* data) {
-    ftrace_regs_set_fp_return_value(regs, 8.5);
-    leave(fp, ip, ret, regs, data);
-  });
+  attach(
+      [](fprobe* fp, unsigned long ip, unsigned long ret, ftrace_regs* regs, void* data) {
+        for (unsigned n = 0; n < 8; ++n) ftrace_regs_set_fp_argument(regs, n, 0.5 + n);
+        return enter(fp, ip, ret, regs, data);
+      },
+      [](fprobe* fp, unsigned long ip, unsigned long ret, ftrace_regs* regs, void* data) {
+        ftrace_regs_set_fp_return_value(regs, 8.5);
+        leave(fp, ip, ret, regs, data);
+      });
   machine_call();
   for (unsigned n = 0; n < 8; ++n) {
     double seen = 0;
@@ -214,7 +220,8 @@ class SaveAll : public Fidelity {};
 TEST_P(SaveAll, KeepsEverythingForEverySite) {
   if (std::getenv("FPROBE_SAVE_ALL") == nullptr) {
     const std::string self = testing::internal::GetArgvs()[0];
-    const std::string command = "FPROBE_SAVE_ALL=1 '" + self + "' --gtest_filter='*/SaveAll.*' | grep -q 'PASSED.* 1 test'";
+    const std::string command =
+        "FPROBE_SAVE_ALL=1 '" + self + "' --gtest_filter='*/SaveAll.*' | grep -q 'PASSED.* 1 test'";
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
     return;
   }
@@ -272,12 +279,16 @@ TEST_P(StickyFlagsOfHandlers, LeaveAloneThoseThatTheProgramRaised) {
   EXPECT_NE(sticky_flags().x87, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Environment, StickyFlagsOfHandlers, testing::Values(Promise{"libfidelity_plain.so", false, false}));
+INSTANTIATE_TEST_SUITE_P(WholeState, StickyFlagsOfHandlers,
+                         testing::Values(Promise{"libfidelity_nops_wide.so", true, true}));
+INSTANTIATE_TEST_SUITE_P(Environment, StickyFlagsOfHandlers,
+                         testing::Values(Promise{"libfidelity_plain.so", false, false}));
 
 TEST(WideVectors, AreToldOnceForWhatWasNotRun) {
   // Printed, not skipped: which widths this run has seen.
   const unsigned width = widest_vector();
-  std::printf("vector registers of %u bytes tested%s\n", width, width < 64 ? "; zmm and mask registers not run: no AVX-512" : "");
+  std::printf("vector registers of %u bytes tested%s\n", width,
+              width < 64 ? "; zmm and mask registers not run: no AVX-512" : "");
   EXPECT_GE(width, 16u);
 }
 

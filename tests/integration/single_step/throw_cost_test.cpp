@@ -35,9 +35,9 @@ unsigned long steps_of_throw() {
 
 TEST(ThrowCost, IsLinearInTheProbedFramesAThrowPasses) {
   // The walk over the records would be quadratic without the personality's place in it.
-  const unsigned long few = steps_of_throw<10>();
-  const unsigned long twice = steps_of_throw<20>();
-  const unsigned long four_times = steps_of_throw<40>();
-  std::printf("%lu, %lu, %lu instructions through 10, 20, 40 frames\n", few, twice, four_times);
+  const unsigned long few = steps_of_throw<6>();
+  const unsigned long twice = steps_of_throw<12>();
+  const unsigned long four_times = steps_of_throw<24>();
+  std::printf("%lu, %lu, %lu instructions through 6, 12, 24 frames\n", few, twice, four_times);
   EXPECT_LT((four_times - twice) * 10, (twice - few) * 2 * 11);
 }

@@ -9,12 +9,11 @@ void clobber_vectors();
 
 template <>
 [[gnu::target("sse2")]] void clobber_vectors<16>() {
-  asm volatile(
-      ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n\tpcmpeqd %%xmm\\n, %%xmm\\n\n\t.endr"
-      :
-      :
-      : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12",
-        "xmm13", "xmm14", "xmm15");
+  asm volatile(".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n\tpcmpeqd %%xmm\\n, %%xmm\\n\n\t.endr"
+               :
+               :
+               : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+                 "xmm12", "xmm13", "xmm14", "xmm15");
 }
 
 template <>
