@@ -59,14 +59,14 @@ unsigned long cost_of(bool (*prepare)()) {
 }  // namespace
 
 TEST(InstructionsOfAHit, WithAnEntryHandler) {
-  EXPECT_LE(cost_of([] { return attach(1, count_entry, nullptr); }), 210u);
+  EXPECT_LE(cost_of([] { return attach(1, count_entry, nullptr); }), 175u);
 }
 TEST(InstructionsOfAHit, WithBothHandlers) {
-  EXPECT_LE(cost_of([] { return attach(1, count_entry, count_exit); }), 480u);
+  EXPECT_LE(cost_of([] { return attach(1, count_entry, count_exit); }), 425u);
 }
 TEST(InstructionsOfAHit, WithTwoProbesOfBothHandlers) {
-  EXPECT_LE(cost_of([] { return attach(2, count_entry, count_exit); }), 610u);
+  EXPECT_LE(cost_of([] { return attach(2, count_entry, count_exit); }), 600u);
 }
 TEST(InstructionsOfAHit, WithHandlersOfGeneralRegisters) {
-  EXPECT_LE(cost_of([] { return attach(1, count_entry, count_exit, FPROBE_FL_GENERAL_REGS); }), 460u);
+  EXPECT_LE(cost_of([] { return attach(1, count_entry, count_exit, FPROBE_FL_GENERAL_REGS); }), 405u);
 }

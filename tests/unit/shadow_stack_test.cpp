@@ -85,7 +85,7 @@ TEST_F(ShadowStackTest, ReleasedRecordsAreDeadForUnwindersButRememberTheirSlot) 
   FrameRecord* record = push(0x1000);
   record->return_address = 0xabc;
   pop(record);
-  EXPECT_EQ(record->slot.load(), kDeadSlot);
+  EXPECT_TRUE(is_dead(record->slot.load()));
   EXPECT_EQ(stack_.find_released(0x1000), record);
   EXPECT_EQ(stack_.find_released(0x2000), nullptr);
 }
@@ -94,12 +94,12 @@ TEST_F(ShadowStackTest, ManyProbesGetABlockThatIsUsedAgain) {
   FrameRecord* record = stack_.allocate(3, 3 * 120);
   ASSERT_NE(record, nullptr);
   EXPECT_NE(record->block_class, 0);
-  FrameProbe* const block = record->probes;
+  FrameProbe* const block = record->probes();
   EXPECT_EQ(static_cast<void*>(ShadowStack::data_of(*record, 3)), static_cast<void*>(block + 3));
   stack_.push(record, 0x1000);
   pop(record);
   FrameRecord* again = stack_.allocate(3, 3 * 120);
-  EXPECT_EQ(again->probes, block);
+  EXPECT_EQ(again->probes(), block);
 }
 
 TEST_F(ShadowStackTest, ABlockThatDoesNotFitGivesNoFrameAndLosesNoRecord) {

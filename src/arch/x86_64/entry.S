@@ -21,7 +21,7 @@
 
 #define FRAME_SIZE (REGS_SIZE + 16)
 
-// Everything that both doors save, behind the push of site.resume; rdi: site, rsi: regs.
+// Everything that both doors save, behind the push of site.resume; rdi: site, rsi: regs, rdx: rsp on arrival.
 .macro save_hit
         pushq   %rbp
         .cfi_adjust_cfa_offset 8
@@ -40,8 +40,8 @@
         movq    %r10, REGS_R10(%rsp)
         movq    (%rbp), %rax
         movq    %rax, REGS_BP(%rsp)
-        leaq    16(%rbp), %rax
-        movq    %rax, REGS_SP(%rsp)
+        leaq    16(%rbp), %rdx
+        movq    %rdx, REGS_SP(%rsp)
         movq    %r11, %rdi
         movq    %rsp, %rsi
 .endm

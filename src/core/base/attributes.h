@@ -17,6 +17,8 @@
 #define FPROBE_HOT __attribute__((hot)) FPROBE_UNPROBED FPROBE_UNSANITIZED
 // For pieces of a hit that have one place in it, and another in a rare copy of the whole.
 #define FPROBE_HOT_INLINE FPROBE_HOT inline __attribute__((always_inline))
+// For pieces that few hits need, but those every time.
+#define FPROBE_HOT_APART FPROBE_HOT __attribute__((noinline))
 #define FPROBE_COLD __attribute__((cold, noinline)) FPROBE_UNPROBED FPROBE_UNSANITIZED
 
 #endif  // FPROBE_SRC_CORE_BASE_ATTRIBUTES_H_

@@ -35,47 +35,55 @@ FPROBE_HOT_INLINE std::uintptr_t true_return_address(ThreadState& self, std::uin
   return word;
 }
 
-// Entry handlers of probes that want no exit, or get none (no frame): `scratch` serves as entry data then.
-FPROBE_HOT_INLINE void run_entries_without_frame(GuardEntry& guard, const ProbeList& probes, ftrace_regs& regs,
-                                                 bool no_frame) {
-  unsigned long scratch[MAX_FPROBE_DATA_SIZE / sizeof(long)];
-  const ListEntry* entry = probes.entries;
-  const ListEntry* const end = entry + probes.count;
-  do {
-    if (!hit::is_live(*entry->slot, entry->generation)) [[unlikely]]
-      continue;
-    for (std::uint32_t word = 0; word < entry->data_size / sizeof(long); ++word) scratch[word] = 0;
-    void* data = entry->data_size != 0 ? scratch : nullptr;
-    int cancel = 0;
-    const bool fired = hit::fire(guard, *entry->probe, regs, data, hit::address_of(entry->entry_handler), cancel);
-    if (no_frame && fired && entry->has_exit && cancel == 0) hit::count_miss(*entry->probe, FPROBE_MISS_NO_FRAME);
-  } while (++entry != end);
+// One probe's entry handler; whether an exit of it is due.  `data`: where its entry data would be.
+FPROBE_HOT_INLINE bool fire_entry(GuardEntry& guard, const ListEntry& entry, ftrace_regs& regs, unsigned long* data) {
+  if (!hit::is_live(*entry.slot, entry.generation)) [[unlikely]]
+    return false;
+  if (entry.data_size == 0) data = nullptr;
+  for (std::uint32_t word = 0; word < entry.data_size / sizeof(long); ++word) data[word] = 0;
+  return hit::fire(guard, *entry.probe, regs, data, hit::address_of(entry.entry_handler)) == 0 && entry.has_exit;
 }
 
-FPROBE_COLD void run_entries_with_no_frame_left(GuardEntry& guard, const ProbeList& probes, ftrace_regs& regs) {
-  run_entries_without_frame(guard, probes, regs, true);
+// Most sites have one probe, so the first is handled in line and the others in a loop elsewhere.
+FPROBE_HOT_APART void fire_more_entries(GuardEntry& guard, const ProbeList& probes, ftrace_regs& regs) {
+  for (std::uint32_t i = 1; i < probes.count; ++i) fire_entry(guard, probes.entries[i], regs, nullptr);
+}
+FPROBE_HOT_APART void fire_more_entries(GuardEntry& guard, const ProbeList& probes, FrameRecord& frame,
+                                        ftrace_regs& regs) {
+  unsigned long* data = ShadowStack::data_of(frame, probes.exit_count);
+  for (std::uint32_t i = 1; i < probes.count; ++i) {
+    data += probes.entries[i - 1].data_size / sizeof(long);
+    const ListEntry& entry = probes.entries[i];
+    if (fire_entry(guard, entry, regs, data))
+      frame.probes()[frame.count++] = {entry.slot, entry.generation, entry.data_size != 0 ? data : nullptr};
+  }
 }
 
-// Entry handlers with a frame to fill; leaves in it the exits that are due.
+// No probe of the list has an exit handler, so none has entry data.
+FPROBE_HOT_INLINE void run_entries(GuardEntry& guard, const ProbeList& probes, ftrace_regs& regs) {
+  fire_entry(guard, probes.entries[0], regs, nullptr);
+  if (probes.count > 1) [[unlikely]]
+    fire_more_entries(guard, probes, regs);
+}
+
+// Leaves in the frame the exits that are due.
 FPROBE_HOT_INLINE void run_entries(GuardEntry& guard, const ProbeList& probes, FrameRecord& frame, ftrace_regs& regs) {
-  unsigned long* next_data = ShadowStack::data_of(frame, probes.exit_count);
-  FrameProbe* due = frame.probes;
-  const ListEntry* entry = probes.entries;
-  const ListEntry* const end = entry + probes.count;
-  do {
-    if (!hit::is_live(*entry->slot, entry->generation)) [[unlikely]]
-      continue;
-    unsigned long* data = nullptr;
-    if (entry->data_size != 0) {
-      data = next_data;
-      next_data += entry->data_size / sizeof(long);
-      for (unsigned long* word = data; word < next_data; ++word) *word = 0;
-    }
-    int cancel = 0;
-    const bool fired = hit::fire(guard, *entry->probe, regs, data, hit::address_of(entry->entry_handler), cancel);
-    if (fired && entry->has_exit && cancel == 0) *due++ = {entry->slot, entry->generation, data};
-  } while (++entry != end);
-  frame.count = static_cast<std::uint32_t>(due - frame.probes);
+  const ListEntry& entry = probes.entries[0];
+  unsigned long* const data = ShadowStack::data_of(frame, probes.exit_count);
+  const bool is_due = fire_entry(guard, entry, regs, data);
+  frame.probes()[0] = {entry.slot, entry.generation, entry.data_size != 0 ? data : nullptr};
+  frame.count = is_due ? 1 : 0;
+  if (probes.count > 1) [[unlikely]]
+    fire_more_entries(guard, probes, frame, regs);
+}
+
+// The exits that are due are not to be had: entry handlers run all the same, with scratch memory for entry data.
+FPROBE_COLD void run_entries_without_frame(GuardEntry& guard, const ProbeList& probes, ftrace_regs& regs) {
+  unsigned long scratch[MAX_FPROBE_DATA_SIZE / sizeof(long)];
+  for (std::uint32_t i = 0; i < probes.count; ++i) {
+    const ListEntry& entry = probes.entries[i];
+    if (fire_entry(guard, entry, regs, scratch)) hit::count_miss(*entry.probe, FPROBE_MISS_NO_FRAME);
+  }
 }
 
 // A frame for the exits that may be due, or null: the shadow stack is full, or the slot cannot be replaced here.
@@ -93,7 +101,8 @@ FPROBE_HOT_INLINE FrameRecord* take_frame(ThreadState& self, GuardEntry& guard, 
   frame->site = &site;
   frame->chained = chained;
   frame->keeps = probes.exit_keeps & site.keeps;
-  frame->scratch = regs.scratch;
+  if ((site.keeps & arch::kKeepCallerSaved) != 0) [[unlikely]]
+    frame->scratch = regs.scratch;
   return frame;
 }
 
@@ -152,13 +161,14 @@ FPROBE_HOT_INLINE EntryResult run_probes(ThreadState& self, GuardEntry& guard, c
 
   FrameRecord* frame = nullptr;
   if (probes.exit_count == 0) {
-    run_entries_without_frame(guard, probes, regs, false);
+    guard.hold(nullptr);
+    run_entries(guard, probes, regs);
   } else if (frame = take_frame(self, guard, site, probes, regs, chained); frame != nullptr) [[likely]] {
-    guard.frame = frame;
+    guard.hold(frame);
     run_entries(guard, probes, *frame, regs);
-    guard.frame = nullptr;
   } else {
-    run_entries_with_no_frame_left(guard, probes, regs);
+    guard.hold(nullptr);
+    run_entries_without_frame(guard, probes, regs);
   }
   if (regs.ip != site.ip || (regs.flags & kRegsSkip) != 0) [[unlikely]]
     return divert(self, guard, site, frame, regs);
@@ -170,11 +180,6 @@ FPROBE_COLD EntryResult run_probes_keeping(unsigned keeps, ThreadState& self, Gu
   EntryResult result{};
   keeping(keeps, [&] { result = run_probes(self, guard, site, probes, regs); });
   return result;
-}
-
-// Where the hit lies on the stack: tells what is called by it from what has left it.
-FPROBE_HOT_INLINE std::uintptr_t position_of(const Site& site, const ftrace_regs& regs) {
-  return site.shape.is_behind_prologue() ? regs.stack : regs.sp;
 }
 
 // Its last probe was unregistered after the thread took the site's jump.
@@ -189,10 +194,11 @@ FPROBE_COLD EntryResult leave_without_probes(GuardEntry& guard, std::uintptr_t o
 }  // namespace
 
 // One hit in a context of its own: opens the guard, runs the entry handlers, says how entry.S goes on.
-FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const Site& site, ftrace_regs& regs) {
+FPROBE_HOT_INLINE EntryResult enter(ThreadState& self, GuardEntry& guard, const Site& site, ftrace_regs& regs,
+                                    std::uintptr_t position) {
   const int saved_errno = *self.errno_location;
   const std::uintptr_t outer_sp = guard.sp;
-  guard.open(site, position_of(site, regs));  // before the list is loaded: unregister waits for who is inside [GRACE]
+  guard.open(site, position);  // before the list is loaded: unregister waits for who is inside [GRACE]
   // acquire: pairs with the release in probe_lists::publish() [PUBLISH].
   const ProbeList* const probes = site.probes.load(std::memory_order_acquire);
   if (probes == nullptr) [[unlikely]]
@@ -212,21 +218,30 @@ FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const
   return result;
 }
 
+FPROBE_HOT EntryResult enter_context(ThreadState& self, GuardEntry& guard, const Site& site, ftrace_regs& regs) {
+  return enter(self, guard, site, regs, site.shape.is_behind_prologue() ? regs.stack : regs.sp);
+}
+
 // --- Exit half --------------------------------------------------------------------------------------------------------
 
 namespace {
 
+FPROBE_HOT_INLINE void fire_exit(GuardEntry& guard, const FrameProbe& due, ftrace_regs& regs) {
+  if (!hit::is_live(*due.slot, due.generation)) [[unlikely]]
+    return;  // unregistered in flight
+  tsan_acquire(due.slot);
+  hit::fire(guard, *due.slot->probe, regs, due.data, hit::address_of(due.slot->exit_handler));
+}
+
+FPROBE_HOT_APART void fire_more_exits(GuardEntry& guard, FrameRecord& frame, ftrace_regs& regs) {
+  for (std::uint32_t i = 1; i < frame.count; ++i) fire_exit(guard, frame.probes()[i], regs);
+}
+
 // The exit handlers of one record, in the order of its entries: newest registration first.
-FPROBE_HOT_INLINE void fire_exits(GuardEntry& guard, const FrameRecord& frame, ftrace_regs& regs) {
-  const FrameProbe* due = frame.probes;
-  const FrameProbe* const end = due + frame.count;
-  do {
-    if (!hit::is_live(*due->slot, due->generation)) [[unlikely]]
-      continue;  // unregistered in flight
-    tsan_acquire(due->slot);
-    int ignored = 0;
-    hit::fire(guard, *due->slot->probe, regs, due->data, hit::address_of(due->slot->exit_handler), ignored);
-  } while (++due != end);
+FPROBE_HOT_INLINE void fire_exits(GuardEntry& guard, FrameRecord& frame, ftrace_regs& regs) {
+  fire_exit(guard, frame.probes()[0], regs);
+  if (frame.count > 1) [[unlikely]]
+    fire_more_exits(guard, frame, regs);
 }
 
 FPROBE_COLD void run_exits_keeping(unsigned keeps, GuardEntry& guard, FrameRecord& frame, ftrace_regs& regs) {
@@ -245,8 +260,7 @@ FPROBE_HOT_INLINE FrameRecord* leave_record(ThreadState& self, GuardEntry& guard
   }
   const std::uintptr_t outer_sp = guard.sp;
   guard.open(site, regs.sp);
-  guard.frame = &record;
-  guard.leaving = true;
+  guard.hold_leaving(&record);
   regs.entry_ip = site.ip;
   if (record.done || record.count == 0) [[unlikely]] {
     // They ran during an unwinding that was given up; or this is the second return of a function that returns twice.
@@ -255,8 +269,6 @@ FPROBE_HOT_INLINE FrameRecord* leave_record(ThreadState& self, GuardEntry& guard
   } else {
     run_exits_keeping(keeps, guard, record, regs);
   }
-  guard.frame = nullptr;
-  guard.leaving = false;
   *reinterpret_cast<std::uintptr_t*>(slot) = record.return_address;
   FrameRecord* next = nullptr;
   if (&owner != &self || record.chained) [[unlikely]] {
@@ -288,8 +300,8 @@ FPROBE_HOT void run_exits(GuardEntry& guard, FrameRecord& frame, ftrace_regs& re
 
 // One return in a context of its own: runs the exits of every record at the slot (tail calls chain several), newest
 // first.  Says whether the oldest had planted its stub, or overwritten the slot.
-FPROBE_HOT bool leave_context(ThreadState& self, GuardEntry& guard, ThreadState& owner, FrameRecord& frame,
-                              ftrace_regs& regs) {
+FPROBE_HOT_INLINE bool leave(ThreadState& self, GuardEntry& guard, ThreadState& owner, FrameRecord& frame,
+                             ftrace_regs& regs) {
   const int saved_errno = *self.errno_location;
   const std::uintptr_t slot = regs.sp - sizeof(std::uintptr_t);
   regs.return_address = regs.ip = rare::true_return_address(self, frame, slot);
@@ -304,31 +316,38 @@ FPROBE_HOT bool leave_context(ThreadState& self, GuardEntry& guard, ThreadState&
   return !site->shape.is_behind_prologue();
 }
 
+FPROBE_HOT bool leave_context(ThreadState& self, GuardEntry& guard, ThreadState& owner, FrameRecord& frame,
+                              ftrace_regs& regs) {
+  return leave(self, guard, owner, frame, regs);
+}
+
 }  // namespace libfprobe::detail
 
 using namespace libfprobe::detail;  // NOLINT(google-build-using-namespace): the two doors from assembly
 
 extern "C" {
 
-// Called by entry.S: rdi site, rsi regs.
-__attribute__((visibility("hidden"))) FPROBE_HOT EntryResult fprobe_enter(const Site* site, ftrace_regs* regs) {
+// Called by entry.S: rdi site, rsi regs, rdx where the hit lies on the stack: tells what it calls from what has left it.
+__attribute__((visibility("hidden"))) FPROBE_HOT EntryResult fprobe_enter(const Site* site, ftrace_regs* regs,
+                                                                          std::uintptr_t position) {
   ThreadState* self = current_state();
   if (self == nullptr) [[unlikely]]
     return rare::enter_without_state(*site, *regs);
   GuardEntry& guard = *self->context;
   if (guard.is_open()) [[unlikely]]
     return rare::enter_guarded(*self, *site, *regs);
-  return enter_context(*self, guard, *site, *regs);
+  return enter(*self, guard, *site, *regs, position);
 }
 
 // Called by entry.S for a site behind a prologue, whose frame is found through its frame pointer.
 __attribute__((visibility("hidden"))) FPROBE_HOT std::uintptr_t fprobe_enter_behind_prologue(const Site* site,
-                                                                                             ftrace_regs* regs) {
+                                                                                             ftrace_regs* regs,
+                                                                                             std::uintptr_t position) {
   const arch::FoundFrame frame = arch::find_frame(site->shape, regs->bp);
-  regs->stack = regs->sp;
+  regs->stack = position;
   regs->sp = frame.slot;
   regs->bp = frame.caller_frame_pointer;
-  return fprobe_enter(site, regs).resume;
+  return fprobe_enter(site, regs, position).resume;
 }
 
 // Called by return.S: edi thread of the stub, rsi regs.  Whether the function's return took the CPU's prediction of the
@@ -345,7 +364,7 @@ __attribute__((visibility("hidden"))) FPROBE_HOT bool fprobe_leave(unsigned stub
   GuardEntry& guard = *self->context;
   if (guard.is_open()) [[unlikely]]
     return rare::leave_guarded(*self, *self, *frame, *regs);
-  return leave_context(*self, guard, *self, *frame, *regs);
+  return leave(*self, guard, *self, *frame, *regs);
 }
 
 // The same once some site's callers rely on registers that a return may change: gives back the one that stubs use.

@@ -42,32 +42,34 @@ FPROBE_HOT_INLINE unsigned flags_of(const fprobe& probe) noexcept {
   return __atomic_load_n(&probe.flags, __ATOMIC_RELAXED);  // a switch, orders nothing
 }
 
+inline constexpr int kNotFired = 1;
+
 // A probe that is disabled, or shared with kprobes: see fire().
-FPROBE_COLD inline bool fire_by_flags(GuardEntry& guard, fprobe& probe, ftrace_regs& regs, void* data,
-                                      std::uintptr_t handler, int& result) noexcept(false) {
-  if ((flags_of(probe) & FPROBE_FL_DISABLED) != 0) return false;
+FPROBE_COLD inline int fire_by_flags(GuardEntry& guard, fprobe& probe, ftrace_regs& regs, void* data,
+                                     std::uintptr_t handler) noexcept(false) {
+  if ((flags_of(probe) & FPROBE_FL_DISABLED) != 0) return kNotFired;
   if (tls_kprobe_depth != 0) {
     count_miss(probe, FPROBE_MISS_KPROBE);
-    return false;
+    return kNotFired;
   }
-  if (handler == 0) return true;
+  if (handler == 0) return 0;
   guard.is_busy = true;
   ++tls_kprobe_depth;
-  result = fprobe_call_handler(&probe, regs.entry_ip, regs.return_address, &regs, data, handler);
+  const int result = fprobe_call_handler(&probe, regs.entry_ip, regs.return_address, &regs, data, handler);
   if (tls_kprobe_depth > 0) --tls_kprobe_depth;  // 0: the handler ended more than it began
   guard.is_busy = false;
-  return true;
+  return result;
 }
 
-// Calls a live probe's handler, if it has one (`result`: what it returned).  False: the probe does not fire, which is
-// counted when a shared one finds a kprobe running.
-FPROBE_HOT_INLINE bool fire(GuardEntry& guard, fprobe& probe, ftrace_regs& regs, void* data, std::uintptr_t handler,
-                            int& result) noexcept(false) {
+// Calls a live probe's handler and gives its answer, 0 if it has none.  Not 0 either when the probe does not fire, which is
+// counted if it is shared and finds a kprobe running.
+FPROBE_HOT_INLINE int fire(GuardEntry& guard, fprobe& probe, ftrace_regs& regs, void* data,
+                           std::uintptr_t handler) noexcept(false) {
   guard.running = &probe;
   if ((flags_of(probe) & (FPROBE_FL_DISABLED | FPROBE_FL_KPROBE_SHARED)) != 0) [[unlikely]]
-    return fire_by_flags(guard, probe, regs, data, handler, result);
-  if (handler != 0) result = fprobe_call_handler(&probe, regs.entry_ip, regs.return_address, &regs, data, handler);
-  return true;
+    return fire_by_flags(guard, probe, regs, data, handler);
+  if (handler == 0) return 0;
+  return fprobe_call_handler(&probe, regs.entry_ip, regs.return_address, &regs, data, handler);
 }
 
 template <class Handler>
@@ -118,7 +120,7 @@ FPROBE_COLD FrameRecord* retire_foreign(ThreadState& owner, FrameRecord* record,
 // Unlinks (or retires) a record whose exits ran or were counted; the next one at the slot, or null.
 FPROBE_COLD FrameRecord* finish(const ThreadState* self, ThreadState& owner, FrameRecord* record, std::uintptr_t slot);
 // Counts `reason` for every exit of the frame that was due and whose probe is still registered.
-FPROBE_COLD void count_missed_exits(ThreadState& self, const FrameRecord& frame, fprobe_miss_reason reason);
+FPROBE_COLD void count_missed_exits(ThreadState& self, FrameRecord& frame, fprobe_miss_reason reason);
 // The handler of the thread's context is left for good (longjmp, forced unwinding): its guard and its unlinked frame
 // go.
 FPROBE_COLD void abandon_context(ThreadState& self);

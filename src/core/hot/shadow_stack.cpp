@@ -58,12 +58,12 @@ FrameRecord* ShadowStack::allocate_block(FrameRecord* record, std::uint32_t prob
     return nullptr;
   }
   record->block_class = static_cast<std::uint8_t>(block_class);
-  record->probes = static_cast<FrameProbe*>(block);
+  record->block = static_cast<FrameProbe*>(block);
   return record;
 }
 
 void ShadowStack::release_block(FrameRecord* record) noexcept {
-  void* block = record->probes;
+  void* block = record->block;
   *static_cast<void**>(block) = free_blocks_[record->block_class];
   free_blocks_[record->block_class] = block;
   record->block_class = 0;
@@ -92,7 +92,7 @@ FrameRecord* ShadowStack::find_foreign(std::uintptr_t slot) const noexcept {
 
 FrameRecord* ShadowStack::find_released(std::uintptr_t slot) const noexcept {
   for (FrameRecord* record = free_; record != nullptr; record = record->next_free) {
-    if (reinterpret_cast<std::uintptr_t>(record->probes) == slot) return record;
+    if (record->slot.load(std::memory_order_relaxed) == (slot | kDeadSlot)) return record;  // own thread's
   }
   return nullptr;
 }

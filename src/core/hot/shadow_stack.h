@@ -4,7 +4,7 @@
 //   free   ──next_free──► unused record ──next_free──► ...
 //
 // Offsets 0, 8 and 16 of a record and 24 of the header are read by the return stubs' unwind expression (return.S): an
-// unwinder may run at any instruction, so a record is linked only when complete and its slot is kDeadSlot while
+// unwinder may run at any instruction, so a record is linked only when complete and its slot is dead while
 // unlinked. Records form a list, not an array: two fibers that push, yield and pop would make an array grow without
 // bound.
 //
@@ -23,7 +23,12 @@
 namespace libfprobe::detail {
 
 inline constexpr std::uintptr_t kBottomSlot = 0;
+// A record that is not linked, or finished by another thread, has an odd slot: what it had, so that a function that returns
+// twice is recognised, and 1.
 inline constexpr std::uintptr_t kDeadSlot = 1;
+[[nodiscard]] constexpr bool is_dead(std::uintptr_t slot) noexcept {
+  return (slot & kDeadSlot) != 0;
+}
 
 // One exit that is due.
 struct FrameProbe {
@@ -37,7 +42,7 @@ struct FrameRecord {
   std::atomic<std::uintptr_t> slot{kDeadSlot};  // offset 8: address of the hijacked return slot
   FrameRecord* prev = nullptr;                  // offset 16
   const Site* site = nullptr;
-  FrameProbe* probes = nullptr;  // &inline_probe, or a block; while free: the slot it had (functions that return twice)
+  FrameProbe* block = nullptr;   // of many probes, or much entry data
   std::uint32_t count = 0;       // of probes
   bool chained = false;          // tail-called: an older record holds the same slot
   bool done = false;             // its exits ran during an unwinding, which may still need the record
@@ -45,10 +50,13 @@ struct FrameRecord {
   std::uint8_t keeps = 0;        // at exit: arch::kKeep..., what both the site and its handlers ask for
   unsigned long scratch = 0;     // kKeepCallerSaved: the register that stubs use, as the function was entered with it
   union {
-    FrameProbe inline_probe{};
-    FrameRecord* next_free;  // while free
+    FrameRecord* next_free;      // while free
+    unsigned long room[9] = {};  // FrameProbes, then entry data, where that is enough for both
   };
-  unsigned long inline_data[6]{};
+
+  [[nodiscard]] FPROBE_HOT FrameProbe* probes() noexcept {
+    return block_class == 0 ? reinterpret_cast<FrameProbe*>(room) : block;
+  }
 };
 static_assert(sizeof(FrameRecord) == 128);
 static_assert(offsetof(FrameRecord, return_address) == 0 && offsetof(FrameRecord, slot) == 8);
@@ -71,7 +79,7 @@ class ShadowStack {
   // Takes zeroed memory: `frames` records from `records` on, blocks in [blocks, blocks_end).
   void prepare(std::uintptr_t records, std::size_t frames, std::uintptr_t blocks, std::uintptr_t blocks_end) noexcept;
 
-  // A record with slot kDeadSlot and room for `probes` exits with `data_bytes` in all; null: full.
+  // A record with a dead slot and room for `probes` exits with `data_bytes` in all; null: full.
   [[nodiscard]] FPROBE_HOT FrameRecord* allocate(std::uint32_t probes, std::uint32_t data_bytes) noexcept {
     FrameRecord* record = free_;
     if (record == nullptr) [[unlikely]]
@@ -79,24 +87,21 @@ class ShadowStack {
     if (record == nullptr) [[unlikely]]
       return nullptr;
     free_ = record->next_free;
-    record->probes = &record->inline_probe;
-    if (probes > 1 || data_bytes > sizeof record->inline_data) [[unlikely]]
+    if (probes * sizeof(FrameProbe) + data_bytes > sizeof record->room) [[unlikely]]
       return allocate_block(record, probes, data_bytes);
     return record;
   }
   // Where the entry data of the record's probes starts.
   [[nodiscard]] static unsigned long* data_of(FrameRecord& record, std::uint32_t probes) noexcept {
-    if (record.block_class == 0) [[likely]]
-      return record.inline_data;
-    return reinterpret_cast<unsigned long*>(record.probes + probes);
+    return reinterpret_cast<unsigned long*>(record.probes() + probes);
   }
   FPROBE_HOT void release(FrameRecord* record) noexcept {
     if (record->block_class != 0) [[unlikely]]
       release_block(record);
-    record->probes = reinterpret_cast<FrameProbe*>(record->slot.load(std::memory_order_relaxed));  // own thread's
-    record->slot.store(kDeadSlot, std::memory_order_relaxed);
-    record->done = false;
-    record->chained = false;
+    const std::uintptr_t slot = record->slot.load(std::memory_order_relaxed);  // own thread's
+    record->slot.store(slot | kDeadSlot, std::memory_order_relaxed);
+    if (record->done) [[unlikely]]
+      record->done = false;
     // prev stays: another thread whose walk stands on this record goes on to the older ones, where what it seeks is.
     record->next_free = free_;
     free_ = record;

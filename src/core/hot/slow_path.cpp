@@ -106,6 +106,7 @@ FPROBE_COLD FrameRecord* revive(ThreadState& owner, std::uintptr_t slot) {
   record->return_address = return_address;
   record->site = site;
   record->count = 0;
+  record->chained = false;
   owner.shadow.push(record, slot);
   return record;
 }
@@ -159,9 +160,8 @@ FPROBE_COLD bool leave_by_context(ThreadState& self, ThreadState& owner, FrameRe
 
 void abandon_context(ThreadState& self) {
   GuardEntry& guard = *self.context;
-  if (guard.frame != nullptr && !guard.leaving) self.shadow.release(guard.frame);  // not linked yet
-  guard.frame = nullptr;
-  guard.leaving = false;
+  if (guard.frame() != nullptr && !guard.is_leaving()) self.shadow.release(guard.frame());  // not linked yet
+  guard.hold(nullptr);
   if (guard.is_busy) {
     guard.is_busy = false;
     --tls_kprobe_depth;
@@ -253,11 +253,11 @@ std::uintptr_t resolve_stub(ThreadState* self, std::uintptr_t slot, std::uintptr
   return frame->return_address;
 }
 
-void count_missed_exits(ThreadState& self, const FrameRecord& frame, fprobe_miss_reason reason) {
+void count_missed_exits(ThreadState& self, FrameRecord& frame, fprobe_miss_reason reason) {
   if (frame.done || frame.count == 0) return;
   const AuxiliaryGuard guard(self, *frame.site);
   for (std::uint32_t i = 0; i < frame.count; ++i) {
-    const FrameProbe& due = frame.probes[i];
+    const FrameProbe& due = frame.probes()[i];
     if (!hit::is_live(*due.slot, due.generation)) continue;
     const bool uncounted = (due.slot->ops_flags & (FTRACE_OPS_FL_RECURSION | FTRACE_OPS_FL_RCU)) != 0;
     if (reason == FPROBE_MISS_RECURSION && uncounted) continue;
@@ -330,9 +330,8 @@ void sweep(ThreadState& self, std::uintptr_t slot) {
     FrameRecord* const older = record->prev;
     const std::uintptr_t at = record->slot.load(std::memory_order_acquire);  // [FOREIGN]
     if (at > slot && !looks_at_all) break;
-    const bool is_dead = at == kDeadSlot;
-    if (is_dead || is_gone(self, *record, at, slot) || is_replaced(record, at)) {
-      if (!is_dead) count_missed_exits(self, *record, FPROBE_MISS_DROPPED);
+    if (is_dead(at) || is_gone(self, *record, at, slot) || is_replaced(record, at)) {
+      if (!is_dead(at)) count_missed_exits(self, *record, FPROBE_MISS_DROPPED);
       shadow.unlink_after(newer, record);
       shadow.release(record);
       is_replaced.forget(record, older);
@@ -359,8 +358,8 @@ void drop_all(ThreadState& self) {
   for (FrameRecord* record = shadow.top(); record != shadow.bottom();) {
     FrameRecord* older = record->prev;
     const std::uintptr_t at = record->slot.load(std::memory_order_acquire);  // [FOREIGN]
-    if (at == kDeadSlot || record->done || self.stack.contains(at)) {
-      if (at != kDeadSlot) count_missed_exits(self, *record, FPROBE_MISS_DROPPED);
+    if (is_dead(at) || record->done || self.stack.contains(at)) {
+      if (!is_dead(at)) count_missed_exits(self, *record, FPROBE_MISS_DROPPED);
       shadow.unlink(record);
       shadow.release(record);
     }

@@ -25,12 +25,13 @@ namespace libfprobe::detail {
 struct FrameRecord;  // hot/shadow_stack.h
 
 struct GuardEntry {
+  static constexpr std::uintptr_t kLeaving = 1;
+
   std::atomic<const Site*> site{nullptr};  // null: nobody inside
   std::atomic<std::uint64_t> sequence{0};  // raised at every open
   std::uintptr_t sp = 0;                   // the hit's stack position: tells a nested hit where this context began
   const fprobe* running = nullptr;         // whose handler runs: for messages
-  FrameRecord* frame = nullptr;            // the record being filled or finished: dropped when the handler is unwound
-  bool leaving = false;                    // the exit half runs its handlers: `frame` is linked
+  std::uintptr_t held = 0;                 // see hold()
   bool is_busy = false;                    // kprobe_busy_begin() was called on behalf of `running`
 
   void open(const Site& entered, std::uintptr_t stack) noexcept {
@@ -53,6 +54,13 @@ struct GuardEntry {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     sp = outer_sp;
   }
+  // The record being filled (entry half; null: none) or finished (exit half: it is linked): what becomes of it when the
+  // handler is unwound.  Valid while the guard is open.
+  void hold(FrameRecord* record) noexcept { held = reinterpret_cast<std::uintptr_t>(record); }
+  void hold_leaving(FrameRecord* record) noexcept { held = reinterpret_cast<std::uintptr_t>(record) | kLeaving; }
+  [[nodiscard]] FrameRecord* frame() const noexcept { return reinterpret_cast<FrameRecord*>(held & ~kLeaving); }
+  [[nodiscard]] bool is_leaving() const noexcept { return (held & kLeaving) != 0; }
+
   [[nodiscard]] bool is_open() const noexcept { return site.load(std::memory_order_relaxed) != nullptr; }
 };
 

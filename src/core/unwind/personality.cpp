@@ -48,8 +48,7 @@ FPROBE_UNPROBED StubFrame find_frame(const Unwinder& unwinder, _Unwind_Context* 
   if (owner != current_state()) return {owner, owner->shadow.find_foreign(slot), slot};
   ShadowStack& shadow = owner->shadow;
   FrameRecord* from = shadow.top();
-  const bool goes_on =
-      shadow.unwinding == pass && shadow.header.hint->slot.load(std::memory_order_relaxed) != kDeadSlot;
+  const bool goes_on = shadow.unwinding == pass && !is_dead(shadow.header.hint->slot.load(std::memory_order_relaxed));
   if (goes_on) from = shadow.header.hint;
   while (from != shadow.bottom() && from->slot.load(std::memory_order_relaxed) != slot)
     from = from->prev;  // own records
@@ -72,10 +71,9 @@ FPROBE_UNPROBED void run_unwound_exits(ThreadState& self, StubFrame& frame) {
       record->done = true;  // before: a cancellation inside a handler passes this frame again
       const int saved_errno = *self.errno_location;
       guard.open(*record->site, regs.sp);
-      guard.frame = nullptr;
-      guard.leaving = true;
+      guard.hold_leaving(nullptr);
       run_exits(guard, *record, regs);
-      guard.leaving = false;
+      guard.hold(nullptr);
       guard.close();
       *self.errno_location = saved_errno;
     }
@@ -162,8 +160,9 @@ fprobe_handler_personality(int, _Unwind_Action actions, _Unwind_Exception_Class,
   if ((actions & _UA_FORCE_UNWIND) == 0) die_of_exception(self != nullptr ? self->context : nullptr);
   if (self != nullptr && self->context->is_open()) {
     GuardEntry& guard = *self->context;
-    if (guard.leaving && guard.frame != nullptr) guard.frame->done = true;  // its expression still leads to the caller
-    if (!guard.leaving) hide_function(guard);
+    if (guard.is_leaving() && guard.frame() != nullptr)
+      guard.frame()->done = true;  // its expression still leads to the caller
+    if (!guard.is_leaving()) hide_function(guard);
     rare::abandon_context(*self);
   }
   return _URC_CONTINUE_UNWIND;
