@@ -138,7 +138,7 @@ inline constexpr unsigned kKeepAllVectors = kKeepArguments | kKeepWide | kKeepCa
 //
 // A change of live text as numbered steps; text_poke lets every CPU see step i before step i+1 is written.
 struct PokeSteps {
-  static constexpr unsigned kMaxSteps = 5;
+  static constexpr unsigned kMaxSteps = 7;
   struct Step {
     std::uint8_t offset = 0;  // from the site's ip
     std::uint8_t length = 0;
@@ -155,7 +155,13 @@ void armed_bytes(std::uintptr_t ip, const SiteShape& shape, std::uintptr_t thunk
 // Steps that lead from one form to another with threads running.  False: no safe sequence exists (say so to the user).
 [[nodiscard]] bool plan_poke(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* from,
                              const std::uint8_t* to, PokeSteps& steps) noexcept;
-// The same while this is the only thread, standing outside the site: every form leads to every other, and a signal
+// The same for a writer whose bytes arrive one by one: no step needs two of them at once.
+[[nodiscard]] bool plan_poke_bytewise(const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to,
+                                      PokeSteps& steps) noexcept;
+// Where threads may stand between the instructions of a site: fills `out` with the same as one instruction.  Its bytes
+// may be written one by one in any order, and a thread inside still runs nops.  False: no thread can stand there.
+[[nodiscard]] bool merge_nops(const SiteShape& shape, const std::uint8_t* from, std::uint8_t* out) noexcept;
+// The same as plan_poke while this is the only thread, standing outside the site: every form leads to every other, and a signal
 // handler that runs between two steps, or between two bytes of one, still finds whole instructions.
 void plan_poke_alone(const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to,
                      PokeSteps& steps) noexcept;

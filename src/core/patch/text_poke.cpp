@@ -3,9 +3,9 @@
 //   select   leave out edits whose module is gone; all-or-nothing: refuse those without a safe way    nothing changed
 //   map      one reading of /proc/self/maps: the pages of all edits as runs of one protection         nothing changed
 //   verify   every `before`                                                                           nothing changed
-//   open     widen the runs by W                                                                      undone on failure
+//   open     widen the runs by W; refused: open /proc/self/mem, which needs steps of single bytes    undone on failure
 //   verify   again: a debugger may have come between                                                  undone on failure
-//   write    step 1 of every edit, barrier, step 2 of every edit, barrier, ...
+//   write    step 1 of every edit, barrier, step 2 of every edit, barrier, ...                        undone on failure
 //   close    W is taken away
 //
 // An edit that takes part carries `done` from `select` on; whoever drops it clears the flag.
@@ -25,7 +25,6 @@
 #include <new>
 #include <vector>
 
-#include "base/attributes.h"
 #include "base/mutex.h"
 #include "base/syscalls.h"
 #include "patch/memory_map.h"
@@ -67,35 +66,16 @@ bool any_left(std::span<const TextEdit> edits) noexcept {
   return std::any_of(edits.begin(), edits.end(), [](const TextEdit& edit) { return edit.done; });
 }
 
-// --- Bytes
-
-template <class Word>
-FPROBE_UNSANITIZED void store_whole(std::uintptr_t address, const std::uint8_t* bytes) noexcept {
-  using Unaligned [[gnu::aligned(1), gnu::may_alias]] = Word;
-  Word value;
-  std::memcpy(&value, bytes, sizeof value);
-  *reinterpret_cast<volatile Unaligned*>(address) = value;  // volatile: one store instruction
-}
-
-// Lengths of 1, 2 and, aligned, 4 are single stores: a thread may be decoding these bytes.  Longer or odd lengths are
-// steps that no thread decodes, or any mixture of whose bytes is right (arch/<cpu>/patch.cpp).
-FPROBE_UNSANITIZED void store(std::uintptr_t address, const std::uint8_t* bytes, std::size_t length) noexcept {
-  if (length == 2) return store_whole<std::uint16_t>(address, bytes);
-  if (length == 4 && address % 4 == 0) return store_whole<std::uint32_t>(address, bytes);
-  for (std::size_t i = 0; i < length; ++i) store_whole<std::uint8_t>(address + i, bytes + i);
-}
-
-FPROBE_UNSANITIZED bool holds(std::uintptr_t address, const std::uint8_t* bytes, std::size_t length) noexcept {
-  const auto* text = reinterpret_cast<const volatile std::uint8_t*>(address);
-  for (std::size_t i = 0; i < length; ++i) {
-    if (text[i] != bytes[i]) return false;
-  }
-  return true;
-}
-
 bool is_as_before(const TextEdit& edit) noexcept {
   const std::size_t kept = edit.shape.patch_offset;
-  return holds(edit.ip + kept, edit.before + kept, edit.shape.length - kept);
+  return text_holds(edit.ip + kept, edit.before + kept, edit.shape.length - kept);
+}
+
+// The bytes in front of step `index`.
+void bytes_before(const TextEdit& edit, const arch::PokeSteps& steps, unsigned index, std::uint8_t* out) noexcept {
+  std::memcpy(out, edit.before, sizeof edit.before);
+  for (unsigned i = 0; i < index; ++i)
+    std::memcpy(out + steps.steps[i].offset, steps.steps[i].bytes, steps.steps[i].length);
 }
 
 // --- One batch
@@ -114,8 +94,11 @@ class Batch {
 
     widen_to_mappings(runs_);
     auto writable = WritableText::open(runs_, is_forgiving() ? OnRefusal::kSkip : OnRefusal::kFail);
-    if (!writable) return writable.error();
-    if (is_forgiving()) drop_closed(*writable);
+    if (!writable) {
+      if (auto opened = open_file(writable.error()); !opened) return opened;
+    } else if (is_forgiving()) {
+      open_rest(*writable);
+    }
     if (auto verified = verify(); !verified) return verified;
     return write();
   }
@@ -124,9 +107,12 @@ class Batch {
   [[nodiscard]] bool is_forgiving() const noexcept { return mode_ == PokeMode::kBestEffort; }
 
   [[nodiscard]] bool plan(const TextEdit& edit, arch::PokeSteps& steps) const noexcept {
-    if (!is_alone_) return arch::plan_poke(edit.ip, edit.shape, edit.before, edit.after, steps);
-    arch::plan_poke_alone(edit.shape, edit.before, edit.after, steps);
-    return true;
+    if (is_alone_) {
+      arch::plan_poke_alone(edit.shape, edit.before, edit.after, steps);
+      return true;
+    }
+    if (writer_.is_file()) return arch::plan_poke_bytewise(edit.shape, edit.before, edit.after, steps);
+    return arch::plan_poke(edit.ip, edit.shape, edit.before, edit.after, steps);
   }
 
   Result<void> select(const LoaderLock& loader) noexcept {
@@ -136,19 +122,58 @@ class Batch {
       edit.foreign = false;
       if (edit.image != image) is_loaded = edit.image == nullptr || loader.still_loaded(*edit.image);
       image = edit.image;
-      arch::PokeSteps steps;
-      edit.done = is_loaded && plan(edit, steps);
-      if (edit.done) step_count_ = std::max<unsigned>(step_count_, steps.count);
-      if (edit.done || !is_loaded || is_forgiving()) continue;
-      return make_error(EBUSY,
-                        "the site at %s+0x%lx cannot be changed while other threads run: one of them may stand between "
-                        "its bytes; load the library before the first thread is started",
-                        module_of(edit), offset_in_module(edit));
+      edit.done = is_loaded;
     }
+    if (auto planned = plan_all(); !planned) return planned;
     if (!is_alone_ && any_left(edits_) && !barriers_work()) return no_barriers();
     return {};
   }
 
+  // For the way in which bytes get into the text now.
+  Result<void> plan_all() noexcept {
+    step_count_ = 0;
+    for (TextEdit& edit : edits_) {
+      if (!edit.done) continue;
+      arch::PokeSteps steps;
+      edit.done = plan(edit, steps);
+      if (edit.done) step_count_ = std::max<unsigned>(step_count_, steps.count);
+      if (!edit.done && !is_forgiving()) return writer_.is_file() ? not_bytewise(edit) : no_safe_way(edit);
+    }
+    return {};
+  }
+
+  // The kernel refused W: the file serves the whole batch.
+  Result<void> open_file(const Error& refusal) noexcept {
+    refusal_ = refusal.code;
+    writer_ = TextWriter(TextFile::open());
+    if (!writer_.is_file()) return refusal;
+    return plan_all();
+  }
+  // Some runs may be closed.  Without the file the others are served.
+  void open_rest(const WritableText& writable) noexcept {
+    const auto is_open = [](const PageRun& run) { return run.is_open; };
+    if (std::all_of(runs_.begin(), runs_.end(), is_open)) return;
+    writer_ = TextWriter(TextFile::open());
+    if (writer_.is_file())
+      (void)plan_all();  // forgiving: it drops what has no way
+    else
+      drop_closed(writable);
+  }
+
+  static Error no_safe_way(const TextEdit& edit) noexcept {
+    return make_error(EBUSY,
+                      "the site at %s+0x%lx cannot be changed while other threads run: one of them may stand between "
+                      "its bytes; load the library before the first thread is started",
+                      module_of(edit), offset_in_module(edit));
+  }
+  static Error not_bytewise(const TextEdit& edit) noexcept {
+    return make_error(EACCES,
+                      "the site at %s+0x%lx cannot be changed while other threads run: a seccomp filter, SELinux or "
+                      "another policy forbids writable code, and through /proc/self/mem its long nop cannot be "
+                      "replaced byte by byte; allow it for this program, or compile with "
+                      "-fpatchable-function-entry=5",
+                      module_of(edit), offset_in_module(edit));
+  }
   static Error no_barriers() noexcept {
     return make_error(
         EPERM,
@@ -229,41 +254,62 @@ class Batch {
 
   Result<void> write() noexcept {
     for (unsigned index = 0; index < step_count_; ++index) {
-      write_step(index);
+      if (auto written = write_step(index); !written) {
+        undo_steps(index);
+        return written;
+      }
       if (is_alone_ || barrier_sync_core()) continue;
       // Refused since barriers_work() looked.  One step alone is undone without a barrier: each CPU sees the old
       // instruction or the step's.  Later steps may be half seen: they stay, each is whole code of no effect.
-      if (index == 0) undo_first_step();
+      if (index == 0) undo_steps(0);
       return no_barriers();
     }
     return {};
   }
 
   // Writes the step of every edit that has so many.
-  void write_step(unsigned index) noexcept {
+  Result<void> write_step(unsigned index) noexcept {
     arch::PokeSteps steps;
     for (const TextEdit& edit : edits_) {
       if (!edit.done || !plan(edit, steps) || index >= steps.count) continue;
       const arch::PokeSteps::Step& step = steps.steps[index];
-      store(edit.ip + step.offset, step.bytes, step.length);
+      if (const int error = writer_.write(edit.ip + step.offset, step.bytes, step.length, is_alone_))
+        return not_written(edit, error);
       arch::flush_instruction_cache(edit.ip + step.offset, step.length);
+    }
+    return {};
+  }
+
+  // The way back from step `last`, which not every edit need have made.
+  void undo_steps(unsigned last) noexcept {
+    arch::PokeSteps steps;
+    std::uint8_t bytes[arch::kMaxSiteLength];
+    for (unsigned index = last + 1; index-- > 0;) {
+      for (const TextEdit& edit : edits_) {
+        if (!edit.done || !plan(edit, steps) || index >= steps.count) continue;
+        const arch::PokeSteps::Step& step = steps.steps[index];
+        bytes_before(edit, steps, index, bytes);
+        writer_.put_back(edit.ip + step.offset, bytes + step.offset, step.length);
+        arch::flush_instruction_cache(edit.ip + step.offset, step.length);
+      }
+      if (!is_alone_) (void)barrier_sync_core();
     }
   }
 
-  void undo_first_step() noexcept {
-    arch::PokeSteps steps;
-    for (const TextEdit& edit : edits_) {
-      if (!edit.done || !plan(edit, steps) || steps.count == 0) continue;
-      const arch::PokeSteps::Step& step = steps.steps[0];
-      store(edit.ip + step.offset, edit.before + step.offset, step.length);
-      arch::flush_instruction_cache(edit.ip + step.offset, step.length);
-    }
+  [[nodiscard]] Error not_written(const TextEdit& edit, int code) const noexcept {
+    return make_error(refusal_,
+                      "the code at %s+0x%lx can be written neither directly (mprotect was refused) nor through "
+                      "/proc/self/mem (errno %d); a seccomp filter, SELinux (execmod, execmem) or another policy "
+                      "forbids it, allow it for this program",
+                      module_of(edit), offset_in_module(edit), code);
   }
 
   std::span<TextEdit> edits_;
   PokeMode mode_;
   std::vector<PageRun>& runs_;
+  TextWriter writer_;
   bool is_alone_;
+  int refusal_ = EACCES;     // what mprotect gave, where the file is used instead
   unsigned step_count_ = 0;  // the most that an edit needs
 };
 
