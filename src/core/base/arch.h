@@ -13,6 +13,8 @@
 
 extern "C" __attribute__((visibility("hidden"))) const char fprobe_stubs[];  // return.S
 
+struct ftrace_regs;
+
 namespace libfprobe::detail::arch {
 
 // --- base/syscalls.cpp ---
@@ -184,6 +186,19 @@ void emit_thunk_head(std::uint8_t* out, std::uintptr_t head_ip, std::uintptr_t s
 void emit_thunk_tail(std::uint8_t* out, std::uintptr_t tail_ip, std::uintptr_t resume, bool nested) noexcept;
 // Writes a slab's entry jump: an absolute jump to the entry code, `kEntryJumpSize` bytes.
 void emit_entry_jump(std::uint8_t* out, std::uintptr_t entry) noexcept;
+
+// --- live_call.S, live_call.cpp, live_target.cpp ---
+//
+// Where the profiling call of a site leads now (0: it is none), and whether that is one of ours.
+[[nodiscard]] std::uintptr_t live_call_target(std::uintptr_t ip, const SiteShape& shape,
+                                              const std::uint8_t* original) noexcept;
+[[nodiscard]] bool is_own_profiling_function(std::uintptr_t address) noexcept;
+// A hit that comes from such a call: its return address.
+[[nodiscard]] std::uintptr_t live_return_address(const ftrace_regs& regs) noexcept;
+// Takes a nested function's static chain off the stack, for the time of the hit, and puts it back.  `cfa`: where the
+// entry code's frame ends.
+void lift_chain(ftrace_regs& regs, std::uintptr_t& cfa) noexcept;
+void lower_chain(const ftrace_regs& regs) noexcept;
 
 // --- entry.S, return.S ---
 //
