@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <sched.h>
 
+#include "patch/bystanders.h"
 #include "patch/text_poke.h"
 #include "unit/poke_fixture.h"
 
@@ -142,16 +143,15 @@ TEST_F(Poke, EditsOfAnUnloadedImageAreLeftOut) {
   EXPECT_EQ(*area_.at(kFunctions), 0xe8);
 }
 
-TEST_F(Poke, SingleNopsAreTakenAloneAndRefusedInCompany) {
-  add(6, kFunctions);
+TEST_F(Poke, LongNopsThatStraddleAreTakenAloneAndRefusedInCompany) {
+  add(9, kFunctions + 7);
   ASSERT_TRUE(poke(Form::kOriginal, Form::kIdle).ok());
-  expect_all(Form::kIdle);
-  const Company company;
   ASSERT_TRUE(poke(Form::kIdle, Form::kOriginal).ok());
-  expect_all(Form::kOriginal);
-  const auto result = poke(Form::kOriginal, Form::kIdle);
+  const Company company;
+  const auto result = poke(Form::kOriginal, Form::kArmed);
   ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.error().code, EBUSY);
+  EXPECT_EQ(result.error().code, EACCES);
+  EXPECT_NE(std::string(result.error().sentence).find("-fpatchable-function-entry=5"), std::string::npos);
   expect_all(Form::kOriginal);
 }
 

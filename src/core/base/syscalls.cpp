@@ -111,6 +111,11 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED int open_readonly(const char* path) noexcept 
   return static_cast<int>(raw(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0));
 }
 
+FPROBE_UNPROBED FPROBE_UNSANITIZED int open_task_file(const char* path) noexcept {
+  if (const int error = injected(Call::kTaskFile)) return error;
+  return open_readonly(path);
+}
+
 FPROBE_UNPROBED FPROBE_UNSANITIZED int open_directory(const char* path) noexcept {
   if (const int error = injected(Call::kOpen)) return error;
   return static_cast<int>(raw(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));

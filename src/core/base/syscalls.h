@@ -23,6 +23,7 @@ enum class Call : unsigned {
   kOpen,
   kRead,
   kWriteAt,
+  kTaskFile,
   kAllocate,
   kAffinity,
   kCount
@@ -61,6 +62,7 @@ pid_t getpid() noexcept;
 pid_t gettid() noexcept;
 int tgkill(pid_t pid, pid_t tid, int signal) noexcept;
 int open_readonly(const char* path) noexcept;
+int open_task_file(const char* path) noexcept;  // likewise, of one of this process's threads
 int open_directory(const char* path) noexcept;
 int open_to_change(const char* path) noexcept;  // to read and write; never makes a file
 long file_size(int fd) noexcept;
