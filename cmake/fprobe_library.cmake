@@ -13,7 +13,7 @@ list(SORT FPROBE_SOURCES)
 # registers saved under FPROBE_FL_GENERAL_REGS: so no vector instructions, no sanitizer (their runtimes are probed code's),
 # no stack protector, no instrumentation of any kind, and optimized in every build type.
 set(FPROBE_HOT_SOURCES ${FPROBE_SOURCES})
-list(FILTER FPROBE_HOT_SOURCES INCLUDE REGEX "^src/core/hot/.*\\.cpp$|^src/arch/[^/]*/(entry|return|syscall)[^/]*\\.cpp$")
+list(FILTER FPROBE_HOT_SOURCES INCLUDE REGEX "^src/core/hot/.*\\.cpp$|^src/core/registry/site_table\\.cpp$|^src/arch/[^/]*/(entry|return|syscall|live_call)[^/]*\\.cpp$")
 set(FPROBE_HOT_FLAGS -O2 -fno-sanitize=all -fno-exceptions -fno-stack-protector -fpatchable-function-entry=0 -fno-lto)
 # Their loops must not become calls of memset: libc's uses wider vector registers than are saved.
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")

@@ -21,6 +21,7 @@ namespace contract {
 // Of variant.cpp, which is compiled for each form of the victims.
 extern const char* const kVictimModule;  // file name of the module that holds them
 extern const bool kVictimsAreShared;     // they lie in a shared object
+extern const bool kTextIsWritten;        // false: sites stay live calls (refused_text.cpp)
 
 // The arguments of a handler.
 struct Hit {

@@ -58,10 +58,10 @@ TEST(Text, IsByteForByteAsBeforeTheFirstRegistrationWhenUnregisterReturns) {
   Probe first, second(kEntry);
   ASSERT_EQ(register_fprobe_syms(&first, const_cast<const char**>(kManyNames), 8), 0) << fprobe_last_error();
   ATTACH(second, "twice");
-  EXPECT_TRUE(all_text() != before);
+  EXPECT_EQ(all_text() != before, kTextIsWritten);
   twice(1);
   ASSERT_EQ(unregister_fprobe(&first), 0);
-  EXPECT_TRUE(all_text() != before);  // the second one's site is still armed
+  EXPECT_EQ(all_text() != before, kTextIsWritten);  // the second one's site is still armed
   ASSERT_EQ(unregister_fprobe(&second), 0);
   EXPECT_TRUE(all_text() == before);
 }
@@ -71,7 +71,7 @@ TEST(Text, IsAsBeforeWithAnotherThreadRunning) {
   BlockedCall call;  // a second thread: the protocol for running programs
   Probe probe;
   ASSERT_EQ(register_fprobe_syms(&probe, const_cast<const char**>(kManyNames), 8), 0) << fprobe_last_error();
-  EXPECT_TRUE(all_text() != before);
+  EXPECT_EQ(all_text() != before, kTextIsWritten);
   ASSERT_EQ(unregister_fprobe(&probe), 0);
   EXPECT_TRUE(all_text() == before);
   EXPECT_EQ(call.finish(), BlockedCall::kExpected);
@@ -110,7 +110,7 @@ TEST(Text, IsIdleAgainAtTheNextRegisterAfterAnAsynchronousUnregister) {
   const Bytes before = bytes_at(site, 6);
   Probe probe, other;
   ATTACH(probe, "twice");
-  EXPECT_NE(bytes_at(site, 6), before);
+  EXPECT_EQ(bytes_at(site, 6) != before, kTextIsWritten);
   ASSERT_EQ(unregister_fprobe_async(&probe), 0);
   ATTACH(other, "thrice");
   EXPECT_EQ(bytes_at(site, 6), before);
@@ -132,7 +132,7 @@ TEST(Text, OfAProbedFunctionDiffersFromItsIdleForm) {
   const Bytes before = bytes_at(site, 6);
   Probe probe;
   ATTACH(probe, "twice");
-  EXPECT_NE(bytes_at(site, 6), before);
+  EXPECT_EQ(bytes_at(site, 6) != before, kTextIsWritten);
   ASSERT_EQ(unregister_fprobe(&probe), 0);
   EXPECT_EQ(bytes_at(site, 6), before);
 }

@@ -5,5 +5,9 @@ namespace contract {
 
 const char* const kVictimModule = FPROBE_VICTIM_MODULE;
 const bool kVictimsAreShared = FPROBE_VICTIMS_ARE_SHARED;
+#ifndef FPROBE_REFUSE_FILE
+#define FPROBE_REFUSE_FILE 0
+#endif
+const bool kTextIsWritten = FPROBE_REFUSE_FILE == 0;
 
 }  // namespace contract

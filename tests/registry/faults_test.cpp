@@ -89,6 +89,22 @@ Failing failing_call(const char* name, Call call, int error) {
           [=] { fault(call).error = 0; }, -error};
 }
 
+// Code may be written neither directly nor through /proc/self/mem.
+Failing failing_text(int error) {
+  const Failing protection = failing_call("mprotect and /proc/self/mem", Call::kMprotect, error);
+  return {protection.name,
+          [=](long n) {
+            protection.arm(n);
+            fault(Call::kWriteAt).fail_after = 0;
+            fault(Call::kWriteAt).error = error;
+          },
+          [=] {
+            protection.disarm();
+            fault(Call::kWriteAt).error = 0;
+          },
+          -error};
+}
+
 Failing failing_new() {
   return {"operator new", [](long n) { tls_new_until_failure = n; }, [] { tls_new_until_failure = -1; }, -ENOMEM};
 }
@@ -222,10 +238,20 @@ TEST(RegisterWithFaults, AnyMapping) {
   for (Registering registering : {by_names, by_filter, by_addresses})
     expect_all_or_nothing(failing_call("mmap", Call::kMmap, ENOMEM), registering);
 }
-TEST(RegisterWithFaults, AnyProtectionIsRefused) {
+TEST(RegisterWithFaults, AnyProtectionIsRefusedAndTheFileServes) {
   for (Registering registering : {by_names, by_filter, by_addresses}) {
-    expect_all_or_nothing(failing_call("mprotect", Call::kMprotect, EACCES), registering);
-    expect_all_or_nothing(failing_call("mprotect", Call::kMprotect, EPERM), registering, true);
+    for (const bool in_company : {false, true}) {
+      for (long n = 0; n < 6; ++n) {
+        const Failing failing = failing_call("mprotect", Call::kMprotect, EACCES);
+        EXPECT_EQ(in_child([&] { return try_to_register(failing, n, registering, in_company); }), kSucceeded) << n;
+      }
+    }
+  }
+}
+TEST(RegisterWithFaults, AnyProtectionAndTheFileAreRefused) {
+  for (Registering registering : {by_names, by_filter, by_addresses}) {
+    expect_all_or_nothing(failing_text(EACCES), registering);
+    expect_all_or_nothing(failing_text(EPERM), registering, true);
   }
 }
 
@@ -283,7 +309,7 @@ TEST(UnregisterWithFaults, CannotFail) {
   for (auto* unregistering : {unregister_fprobe, unregister_fprobe_async}) {
     for (const Failing& failing :
          {failing_call("allocation", Call::kAllocate, ENOMEM), failing_new(), failing_call("mmap", Call::kMmap, ENOMEM),
-          failing_call("mprotect", Call::kMprotect, ENOMEM)}) {
+          failing_call("mprotect", Call::kMprotect, ENOMEM), failing_text(ENOMEM)}) {
       for (long n = 0; n < 12; ++n)
         ASSERT_EQ(in_child([&] { return try_to_unregister(failing, n, unregistering); }), kSucceeded)
             << failing.name << " number " << n;

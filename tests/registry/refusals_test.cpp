@@ -156,13 +156,14 @@ TEST(NoRoomForThunks, IsRefusedInEveryWayAndWithRoomItWorks) {
   }
 }
 
-// From now on the kernel answers `error` to a call that makes memory executable or opens a file to write.
-bool forbid_new_code(int error) {
+// From now on the kernel answers `error` to a call that makes memory executable, or opens a file to write.
+enum class Files { kMayBeWritten, kMayNot };
+bool forbid_new_code(int error, Files files = Files::kMayNot) {
   constexpr unsigned kFlags = offsetof(seccomp_data, args[2]);  // of mprotect and of openat, the low half
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_mprotect, 2, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_openat, 3, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, files == Files::kMayNot ? __NR_openat : ~0U, 3, 0),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kFlags),
       BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, PROT_EXEC, 3, 2),
@@ -181,6 +182,26 @@ TEST(SeccompThatForbidsNewCode, IsToldInEveryWayAndTextIsUnchanged) {
       EXPECT_EQ(in_child([&] {
                   CHECK_IN_CHILD(forbid_new_code(error));
                   return expect_refusal(registering, -error);
+                }),
+                0);
+    }
+  }
+}
+
+// As systemd's MemoryDenyWriteExecute= does.
+TEST(SeccompThatForbidsNewCode, DoesNoHarmWhereProcSelfMemMayBeWritten) {
+  for (const int error : {EACCES, EPERM}) {
+    for (const Registering registering : kWays) {
+      EXPECT_EQ(in_child([&] {
+                  const std::string text = main_text(), mappings = main_mappings();
+                  CHECK_IN_CHILD(forbid_new_code(error, Files::kMayBeWritten));
+                  for (int round = 0; round < 2; ++round) {  // thunks that are new, and some that are there
+                    g_entries = 0;
+                    if (const int failed = expect_success(registering)) return failed;
+                    CHECK_IN_CHILD(main_text() == text);
+                    CHECK_IN_CHILD(main_mappings() == mappings);
+                  }
+                  return 0;
                 }),
                 0);
     }

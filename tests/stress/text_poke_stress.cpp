@@ -56,8 +56,8 @@ class Victim {
     for (std::size_t place = 0; place < kPlaces; ++place) add(place);
     if (!arena_.seal().ok()) std::abort();
     area_.protect_functions(PROT_READ | PROT_EXEC);
-    // Sites of single nops, and the straddling ones of long nops, leave this form at load only, before threads run.
-    leaves_original_ = flavour.shape.form != SiteForm::kNops && flavour.shape.form != SiteForm::kNopRun;
+    // Straddling sites of longer nops leave this form at load only, before threads run.
+    leaves_original_ = flavour.shape.form != SiteForm::kNopRun || flavour.shape.length == 6;
     if (!leaves_original_) change(Form::kOriginal, Form::kIdle);
   }
 
@@ -77,8 +77,10 @@ class Victim {
 
   // There and back; the number of toggles.
   unsigned long toggle() {
+    // Where leaving the original form waits for every caller, there are more of the others in between.
+    const unsigned rounds = flavour_.shape.form == SiteForm::kNops ? 400 : 4;
     if (leaves_original_) change(Form::kOriginal, Form::kIdle);
-    for (int i = 0; i < 4; ++i) {
+    for (unsigned i = 0; i < rounds; ++i) {
       change(Form::kIdle, Form::kArmed);
       change(Form::kArmed, Form::kIdle);
     }
@@ -87,7 +89,7 @@ class Victim {
       change(Form::kOriginal, Form::kArmed);
       change(Form::kArmed, Form::kOriginal);
     }
-    return kPlaces * (leaves_original_ ? 12U : 8U);
+    return kPlaces * (2 * rounds + (leaves_original_ ? 4U : 0U));
   }
 
   [[nodiscard]] bool runs(std::size_t place) const { return area_.runs(offset_of(place)); }

@@ -330,12 +330,47 @@ TEST_F(Arena, SealReportsARefusalAndMayBeCalledAgain) {
   const Entry entry = add(arena_, 0x08);
   {
     const InjectedFault fault(sys::Call::kMprotect, EPERM);
-    const auto sealed = arena_.seal();
-    ASSERT_FALSE(sealed.ok());
-    EXPECT_EQ(sealed.error().code, EPERM);
+    for (const sys::Call call : {sys::Call::kOpen, sys::Call::kMmap, sys::Call::kWriteAt}) {
+      const InjectedFault other(call, EACCES);
+      const auto sealed = arena_.seal();
+      ASSERT_FALSE(sealed.ok());
+      EXPECT_EQ(sealed.error().code, EPERM);
+    }
+    const InjectedFault move(sys::Call::kMmap, ENOMEM, 1);
+    EXPECT_FALSE(arena_.seal().ok());
   }
   ASSERT_TRUE(arena_.seal().ok());
   expect_runs(entry);
+}
+
+TEST_F(Arena, IsFilledThroughTheFileWhereWrittenMemoryMayNotBecomeCode) {
+  const InjectedFault fault(sys::Call::kMprotect, EACCES);
+  const Entry first = add(arena_, 0x08);
+  ASSERT_TRUE(arena_.seal().ok());
+  expect_runs(first);
+  const unsigned long mappings = sys::fault(sys::Call::kMmap).calls;
+  const Entry second = add(arena_, 0x08);  // into the same slab
+  EXPECT_EQ(sys::fault(sys::Call::kMmap).calls, mappings);
+  ASSERT_TRUE(arena_.seal().ok());
+  expect_runs(first);
+  expect_runs(second);
+  EXPECT_EQ(page_rights(first.thunk.head & ~4095UL, (first.thunk.head & ~4095UL) + 4096),
+            std::vector<std::string>(1, "r-xp"));
+}
+
+TEST_F(Arena, TellsWhenTheFileIsClosedToItAndGoesOnInAnotherSlab) {
+  const Entry first = add(arena_, 0x08);
+  ASSERT_TRUE(arena_.seal().ok());
+  {
+    const InjectedFault fault(sys::Call::kMprotect, EACCES), file(sys::Call::kWriteAt, sys::kSwallowed);
+    const auto thunk = arena_.add_thunk(first.thunk.head, first.thunk.head, false, {0xff, 0x08});
+    ASSERT_FALSE(thunk.ok());
+    EXPECT_EQ(thunk.error().code, EACCES);
+  }
+  const Entry second = add(arena_, 0x08);
+  ASSERT_TRUE(arena_.seal().ok());
+  expect_runs(first);
+  expect_runs(second);
 }
 
 TEST_F(Arena, ThreadInsideAThunkNeverFaultsWhileOthersAreAdded) {

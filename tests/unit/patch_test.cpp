@@ -67,6 +67,12 @@ TEST(IdleForm, SingleNopsMergeIntoOneAndTheRestStaysSingle) {
   EXPECT_EQ(idle_text("gcc nops, 9", 0x1000), "0f 1f 44 00 00 90 90 90 90");
   EXPECT_EQ(idle_text("gcc nops, 9", 0x1007), "eb 07 90 90 90 90 90 90 90");
 }
+TEST(IdleForm, StraddlingNopOfSixBytesComparesAnImmediateBecauseSingleBytesLeadThere) {
+  Flavour nop = make_flavour("", SiteForm::kNopRun, 0, {0x66, 0x0f, 0x1f, 0x44, 0x00, 0x08});
+  SiteBytes out{};
+  arch::idle_bytes(0x1007, nop.shape, nop.bytes.data(), out.data());
+  EXPECT_EQ(text(out, nop.shape), "48 3d 1f 44 00 08");
+}
 TEST(IdleForm, StraddlingNopRunJumpsOverAllOfIt) {
   Flavour nops = make_flavour("", SiteForm::kNopRun, 0, {0x0f, 0x1f, 0x84, 0x00, 0x00, 0x02, 0x00, 0x00});
   SiteBytes out{};
@@ -90,24 +96,28 @@ TEST(ArmedForm, HasBehindTheJumpWhatTheIdleFormHasThere) {
   EXPECT_EQ(text(out, shape), "e9 00 f0 ff ff d3");
 }
 
-TEST(ThunkPlace, MakesTheJumpsLowByteTheOneThatTheShortJumpHas) {
+// Places of six bytes, whose jumps are armed from a compare of an immediate.
+bool is_compared(const SiteShape& shape) {
+  return shape.form == SiteForm::kCallGot || (shape.form == SiteForm::kNopRun && shape.length == 6);
+}
+
+TEST(ThunkPlace, MakesTheJumpsLowByteTheOneThatTheFormBeforeItHas) {
   for (const Flavour& flavour : flavours()) {
     for (std::uintptr_t ip = 0x1000; ip < 0x1000 + kLine; ++ip) {
       const arch::ThunkPlace place = arch::thunk_place(ip, flavour.shape);
       ASSERT_EQ(place.mask, 0xffU);
       SiteBytes armed{};
       arch::armed_bytes(ip, flavour.shape, 0x20000 + place.value, flavour.bytes.data(), armed.data());
-      const std::uintptr_t patch_place = ip + flavour.shape.patch_offset;
       const unsigned skip = flavour.shape.length - flavour.shape.patch_offset - 2U;
-      const bool is_compare = flavour.shape.form == SiteForm::kCallGot && patch_place % 8 == 7;
-      EXPECT_EQ(armed[flavour.shape.patch_offset + 1], is_compare ? 0x3dU : skip) << flavour.name << " at " << ip;
+      EXPECT_EQ(armed[flavour.shape.patch_offset + 1], is_compared(flavour.shape) ? 0x3dU : skip)
+          << flavour.name << " at " << ip;
     }
   }
 }
-TEST(ThunkPlace, IsThreeBehindTheJumpForFiveBytesAndFourForSix) {
+TEST(ThunkPlace, IsThreeBehindTheJumpForFiveBytesAndTheComparesSecondByteForSix) {
   EXPECT_EQ(arch::thunk_place(0x1000, flavours()[0].shape).value, 0x08U);
   EXPECT_EQ(arch::thunk_place(0x1000, flavours()[1].shape).value, 0x09U);
-  EXPECT_EQ(arch::thunk_place(0x1000, flavours()[3].shape).value, 0x09U);
+  EXPECT_EQ(arch::thunk_place(0x1000, flavours()[3].shape).value, 0x42U);
   EXPECT_EQ(arch::thunk_place(0x10f8, flavours()[0].shape).value, 0x00U);
 }
 
@@ -157,6 +167,60 @@ TEST(Plan, LeavesAStraddlingCallThroughGotBySingleBytes) {
   const SiteShape shape = flavours()[3].shape;
   EXPECT_EQ(plan_text(0x1007, shape, {0xff, 0x15, 1, 2, 3, 4}, {0x48, 0x3d, 1, 2, 3, 4}), "+0: 85 | +1: 3d | +0: 48");
 }
+TEST(Plan, GoesFromTheCallThroughGotToTheCompareAtOnceInsideAnAlignedWord) {
+  const SiteShape shape = flavours()[3].shape;
+  EXPECT_EQ(plan_text(0x1000, shape, {0xff, 0x15, 1, 2, 3, 4}, {0xe9, 0x3d, 5, 6, 7, 0}),
+            "+0: 48 3d | +2: 05 06 07 00 | +0: e9");
+  EXPECT_EQ(plan_text(0x1000, shape, {0xe9, 0x3d, 5, 6, 7, 0}, {0x66, 0x0f, 0x1f, 0x44, 0, 0}),
+            "+0: 48 | +2: 1f 44 00 | +0: 66 0f");
+}
+
+std::string bytewise_text(const SiteShape& shape, const Bytes& from, const Bytes& to) {
+  PokeSteps steps;
+  return arch::plan_poke_bytewise(shape, from.data(), to.data(), steps) ? steps_text(steps) : "none";
+}
+
+TEST(BytewisePlan, LeadsThroughTheTestOfAnImmediate) {
+  const SiteShape shape = flavours()[0].shape;
+  EXPECT_EQ(bytewise_text(shape, {0x0f, 0x1f, 0x44, 0, 0}, {0xe9, 0x03, 1, 2, 3}), "+0: a9 | +1: 03 01 02 03 | +0: e9");
+  EXPECT_EQ(bytewise_text(shape, {0xe9, 0x03, 1, 2, 3}, {0x0f, 0x1f, 0x44, 0, 0}), "+0: a9 | +1: 1f 44 00 00 | +0: 0f");
+}
+TEST(BytewisePlan, LeadsThroughTheCompareWhereThereAreSixBytes) {
+  const SiteShape shape = flavours()[3].shape;
+  EXPECT_EQ(bytewise_text(shape, {0x66, 0x0f, 0x1f, 0x44, 0, 0}, {0xe9, 0x3d, 1, 2, 3, 4}),
+            "+0: 48 | +1: 3d | +2: 01 02 03 04 | +0: e9");
+  EXPECT_EQ(bytewise_text(shape, {0xff, 0x15, 1, 2, 3, 4}, {0x66, 0x0f, 0x1f, 0x44, 0, 0}),
+            "+0: 85 | +1: 3d | +0: 48 | +2: 1f 44 00 00 | +1: 0f | +0: 66");
+}
+TEST(BytewisePlan, KnowsNoWayForLongerNopsNorToAThunkOutOfItsPlace) {
+  EXPECT_EQ(bytewise_text(flavours()[9].shape, {0x0f, 0x1f, 0x84, 0, 0, 2, 0, 0}, {0xe9, 6, 1, 2, 3, 2, 0, 0}), "none");
+  EXPECT_EQ(bytewise_text(flavours()[3].shape, {0x66, 0x0f, 0x1f, 0x44, 0, 0}, {0xe9, 0x77, 1, 2, 3, 4}), "none");
+}
+
+TEST(MergedNops, AreOneInstructionWithNopsBehindIt) {
+  Bytes out(9);
+  ASSERT_TRUE(arch::merge_nops(flavours()[7].shape, Bytes(9, 0x90).data(), out.data()));
+  EXPECT_EQ(hex(out.data(), 9), "66 66 66 66 90 90 90 90 90");
+  for (const Flavour& flavour : flavours()) {
+    const bool is_single = flavour.shape.form == SiteForm::kNops;
+    Bytes merged(arch::kMaxSiteLength);
+    EXPECT_EQ(arch::merge_nops(flavour.shape, flavour.bytes.data(), merged.data()), is_single) << flavour.name;
+    EXPECT_FALSE(is_single && arch::merge_nops(flavour.shape, merged.data(), out.data())) << "they are one already";
+  }
+}
+TEST(MergedNops, RunFromEveryPlaceInEveryMixtureOnTheWay) {
+  CodeArea area;
+  const Flavour& nops = flavours()[6];
+  area.put_function(nops, CodeArea::kFirstFunction);
+  Bytes merged(5);
+  ASSERT_TRUE(arch::merge_nops(nops.shape, nops.bytes.data(), merged.data()));
+  for (unsigned mixture = 0; mixture < 1U << 4; ++mixture) {
+    for (std::size_t i = 0; i < 4; ++i)
+      *area.at(CodeArea::kFirstFunction + i) = (mixture >> i & 1) != 0 ? merged[i] : nops.bytes[i];
+    for (std::size_t start = 0; start < 5; ++start) EXPECT_TRUE(area.runs(CodeArea::kFirstFunction + start)) << mixture;
+  }
+}
+
 TEST(Plan, KnowsNoWayFromSingleNopsBecauseAThreadMayStandOnOne) {
   const SiteShape shape = flavours()[6].shape;
   EXPECT_EQ(plan_text(0x1000, shape, Bytes(5, 0x90), {0x0f, 0x1f, 0x44, 0, 0}), "none");
@@ -177,18 +241,20 @@ const char* name_of(Form form) {
 }
 
 // Whether a thread that decodes the site while these bytes change sees old or new, or does not care.
-bool is_safe_store(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* now, const PokeSteps::Step& step) {
+enum class Walk { kLive, kBytewise, kAlone };
+bool is_safe_store(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* now, const PokeSteps::Step& step,
+                   Walk walk) {
   if (step.length == 1) return true;
   const std::uintptr_t first = ip + step.offset, last = first + step.length - 1U;
-  if (step.length == 2 && first / 8 == last / 8) return true;
+  if (walk == Walk::kLive && step.length == 2 && first / 8 == last / 8) return true;
   const std::uint8_t* place = now + shape.patch_offset;
   const std::size_t offset = static_cast<std::size_t>(step.offset - shape.patch_offset);
   switch (place[0]) {
     case 0xeb:
       return offset >= 2;  // behind the jump
     case 0xa9:
-      return offset >= 1 && offset + step.length <= 5;  // its immediate
-    case 0x48:
+      return offset >= 1 && offset + step.length <= 5;                      // its immediate
+    case 0x48:                                                              // cmp
       return place[1] == 0x3d && offset >= 2 && offset + step.length <= 6;  // its immediate
     default:
       return false;
@@ -239,8 +305,8 @@ class EveryPlace : public ::testing::TestWithParam<std::size_t> {
   }
 
   // Byte by byte where more than two are written: any mixture must run.
-  void write_and_run(const PokeSteps::Step& step) {
-    if (step.length <= 2) {
+  void write_and_run(const PokeSteps::Step& step, Walk walk) {
+    if (step.length <= 2 && walk != Walk::kBytewise) {
       std::memcpy(area_.at(offset_ + step.offset), step.bytes, step.length);
       EXPECT_TRUE(area_.runs(offset_));
       return;
@@ -251,15 +317,15 @@ class EveryPlace : public ::testing::TestWithParam<std::size_t> {
     }
   }
 
-  void walk(const PokeSteps& steps, Form to, bool is_live) {
+  void walk(const PokeSteps& steps, Form to, Walk walk) {
     for (unsigned i = 0; i < steps.count; ++i) {
       const PokeSteps::Step& step = steps.steps[i];
       ASSERT_GT(step.length, 0);
-      if (is_live) {
-        EXPECT_TRUE(is_safe_store(ip_, shape(), area_.at(offset_), step)) << steps_text(steps) << " step " << i;
+      if (walk != Walk::kAlone) {
+        EXPECT_TRUE(is_safe_store(ip_, shape(), area_.at(offset_), step, walk)) << steps_text(steps) << " step " << i;
       }
-      write_and_run(step);
-      if (is_live) expect_one_instruction(area_.at(offset_));
+      write_and_run(step, walk);
+      if (walk != Walk::kAlone) expect_one_instruction(area_.at(offset_));
     }
     EXPECT_EQ(hex(area_.at(offset_), shape().length), text(bytes(to), shape()));
     expect_runs_as(to);
@@ -276,8 +342,15 @@ bool is_refused(const SiteShape& shape, std::uintptr_t ip, Form from, Form to) {
   if (from == to) return false;
   const bool straddles = (ip + shape.patch_offset) % 8 == 7;
   if (shape.form == SiteForm::kNops) return from == Form::kOriginal;
-  if (shape.form == SiteForm::kNopRun) return straddles && (from == Form::kOriginal || to == Form::kOriginal);
+  if (shape.form == SiteForm::kNopRun && !is_compared(shape))
+    return straddles && (from == Form::kOriginal || to == Form::kOriginal);
   return false;
+}
+bool is_refused_bytewise(const SiteShape& shape, std::uintptr_t ip, Form from, Form to) {
+  const bool straddles = (ip + shape.patch_offset) % 8 == 7;
+  if (shape.form == SiteForm::kNopRun && !is_compared(shape) && !straddles && from != to)
+    return from == Form::kArmed || to == Form::kArmed;  // original and idle are the same
+  return is_refused(shape, ip, from, to);
 }
 
 TEST_P(EveryPlace, EveryStepOfEveryLiveChangeRuns) {
@@ -294,9 +367,46 @@ TEST_P(EveryPlace, EveryStepOfEveryLiveChangeRuns) {
         ASSERT_EQ(planned, !is_refused(shape(), ip_, from, to));
         if (!planned) continue;
         // Three barriers for a batch, except where the straddling compare lies on the way to or from the call.
-        const bool is_long_way = from != Form::kIdle && to != Form::kIdle && shape().form == SiteForm::kCallGot;
+        const bool is_long_way = from != Form::kIdle && to != Form::kIdle && is_compared(shape());
         EXPECT_LE(steps.count, is_long_way ? 5 : 3);
-        walk(steps, to, true);
+        walk(steps, to, Walk::kLive);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(EveryPlace, EveryByteOfEveryBytewiseChangeRuns) {
+  for (std::size_t place = 0; place < kLine; ++place) {
+    for (const Form from : kForms) {
+      for (const Form to : kForms) {
+        SCOPED_TRACE(std::string(flavour().name) + " at " + std::to_string(place) + ": " + name_of(from) + " to " +
+                     name_of(to));
+        set_up(place);
+        std::memcpy(area_.at(offset_), bytes(from).data(), shape().length);
+        PokeSteps steps;
+        const bool planned = arch::plan_poke_bytewise(shape(), bytes(from).data(), bytes(to).data(), steps);
+        ASSERT_EQ(planned, !is_refused_bytewise(shape(), ip_, from, to));
+        if (planned) walk(steps, to, Walk::kBytewise);
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(EveryPlace, MergedNopsLeadToEveryFormInEitherWay) {
+  for (std::size_t place = 0; place < kLine; ++place) {
+    for (const Form to : {Form::kIdle, Form::kArmed}) {
+      set_up(place);
+      SiteBytes merged{};
+      if (!arch::merge_nops(shape(), bytes(Form::kOriginal).data(), merged.data())) continue;
+      SCOPED_TRACE(std::string(flavour().name) + " at " + std::to_string(place) + " to " + name_of(to));
+      for (const Walk way : {Walk::kLive, Walk::kBytewise}) {
+        std::memcpy(area_.at(offset_), merged.data(), shape().length);
+        PokeSteps steps;
+        ASSERT_TRUE(way == Walk::kLive ? arch::plan_poke(ip_, shape(), merged.data(), bytes(to).data(), steps)
+                                       : arch::plan_poke_bytewise(shape(), merged.data(), bytes(to).data(), steps));
+        walk(steps, to, way);
         if (HasFailure()) return;
       }
     }
@@ -313,7 +423,7 @@ TEST_P(EveryPlace, EveryStepOfEveryChangeOfALoneThreadRunsInItsSignalHandler) {
         std::memcpy(area_.at(offset_), bytes(from).data(), shape().length);
         PokeSteps steps;
         arch::plan_poke_alone(shape(), bytes(from).data(), bytes(to).data(), steps);
-        walk(steps, to, false);
+        walk(steps, to, Walk::kAlone);
         if (HasFailure()) return;
       }
     }
@@ -334,7 +444,7 @@ TEST_P(EveryPlace, AnyThunkCanBeReachedExceptFromAStraddlingCompare) {
     const bool straddles = (ip_ + shape().patch_offset) % 8 == 7;
     const bool is_five = shape().length - shape().patch_offset == 5 || shape().form == SiteForm::kNops;
     ASSERT_EQ(planned, !straddles || is_five);
-    if (planned) walk(steps, Form::kArmed, true);
+    if (planned) walk(steps, Form::kArmed, Walk::kLive);
     if (HasFailure()) return;
   }
 }

@@ -28,6 +28,8 @@ enum class SiteForm : std::uint8_t {
   kNopRun,             // one long nop, 6 <= n <= 15     clang patchable (more nops may follow, they are left alone)
 };
 
+inline constexpr std::uintptr_t kLiveCallLengths[] = {5, 6};  // of sites that are calls
+
 // Where a site's function keeps its return slot when the site is reached.
 enum class FrameForm : std::uint8_t {
   kEntry,      // (%rsp), or 8(%rsp) in a nested function

@@ -12,7 +12,8 @@
 //   kCallGot                ff 15 d0 d1 d2 d3   66 0f 1f 44 00 00   48 3d d0 d1 d2 d3    e9 t0 t1 t2 t3 xx
 //   kNop5                   0f 1f 44 00 08      as original         eb 03 44 00 08       e9 t0 t1 t2 t3
 //   kNops, n >= 5           90 × n              0f 1f 44 00 00 90*  eb n-2 90*           e9 t0 t1 t2 t3 90*
-//   kNopRun, n > 5          long nops           as original         eb n-2 rest          e9 t0 t1 t2 t3 rest
+//   kNopRun, n == 6         66 0f 1f 44 00 08   as original         48 3d 1f 44 00 08    e9 t0 t1 t2 t3 08
+//   kNopRun, n > 6          long nops           as original         eb n-2 rest          e9 t0 t1 t2 t3 rest
 //
 // The usual way, through a short jump over the rest of the site (t0 == 03, see thunk_place):
 //     0f 1f 44 00 00   nop
@@ -20,26 +21,30 @@
 // (2) eb 03 t1 t2 t3   nobody decodes these
 // (3) e9 03 t1 t2 t3   one byte; and the same backwards, so that the first step of disarming silences the probe
 //
-// Where p % 8 == 7 a store of two bytes would leave its aligned word and can tear (seen).  Idle is then the short jump
-// itself, so arming changes single bytes only.  To and from the original call the way leads through an instruction of
-// five bytes whose last four are an immediate that has no effect (flags are dead at a function's entry):
-//     e8 r0 r1 r2 r3   call
+// Where p % 8 == 7 a store of two bytes would leave its aligned word and can tear (seen); and where text can only be
+// written through a file, bytes arrive one by one anywhere.  There the way leads through single bytes, by an instruction
+// of five bytes whose last four are an immediate that has no effect (flags are dead at a site, as at any call):
+//     e8 r0 r1 r2 r3   call, or any other form
 // (1) a9 r0 r1 r2 r3   test $imm32,%eax       one byte
 // (2) a9 03 r1 r2 r3   any immediate will do
 // (3) eb 03 r1 r2 r3   one byte
+// The idle form at p % 8 == 7 is the short jump itself, so arming there changes single bytes only.
 //
-// `ff 15` at p % 8 == 7 knows no such single change to `eb 04`, so its idle form is another harmless instruction of six
-// bytes, again with a free immediate, and t0 is 3d:
-//     ff 15 d0 d1 d2 d3   call *d(%rip)
-// (1) 85 15 d0 d1 d2 d3   test %edx,d(%rip)     reads the GOT slot
-// (2) 85 3d d0 d1 d2 d3   test %edi,d(%rip)
-// (3) 48 3d d0 d1 d2 d3   cmp $imm32,%rax       idle
+// Places of six bytes (kCallGot, kNopRun with n == 6) know another harmless instruction of their length, again with a
+// free immediate, and t0 is 3d:
+//     ff 15 d0 d1 d2 d3   call *d(%rip)                                   66 0f 1f 44 00 00   nop
+// (1) 85 15 d0 d1 d2 d3   test %edx,d(%rip)     reads the GOT slot        48 0f 1f 44 00 00   the same
+// (2) 85 3d d0 d1 d2 d3   test %edi,d(%rip)                               48 3d 1f 44 00 00   cmp $imm32,%rax
+// (3) 48 3d d0 d1 d2 d3   cmp $imm32,%rax
 // (4) 48 3d t1 t2 t3 xx   any immediate will do
 // (5) e9 3d t1 t2 t3 xx   jmp
+// Where two bytes may be written at once, (1) to (3) are one step.
 //
 // In none of these states lies an instruction boundary inside the site (kNops apart), so no thread, however long it is
 // preempted, can wake up in the middle of one; and ip + length, where a thread inside __fentry__ returns to, is one
-// always.  From gcc's single nops there is no way while threads run: one may stand on any of them.
+// always.  Of gcc's single nops a thread may stand on any.  They are merged first: every suffix of 66 66 66 66 90, and
+// of any mixture on the way there, runs as nops; once every thread is known to have moved on, the merged nop is one
+// instruction like the others.
 #include <algorithm>
 #include <cstring>
 
@@ -55,7 +60,9 @@ constexpr std::uint8_t kTestEaxImm32 = 0xa9;  // test $imm32,%eax
 constexpr std::uint8_t kGroup5 = 0xff;        // call *..., with kModRmCallRip
 constexpr std::uint8_t kModRmCallRip = 0x15;  // /2, disp32(%rip)
 constexpr std::uint8_t kTestRegMem = 0x85;    // test %reg,mem; with kModRmCallRip: %edx
-constexpr std::uint8_t kRexW = 0x48;          // with kCmpEaxImm32: cmp $imm32,%rax
+constexpr std::uint8_t kRexW = 0x48;          // with kCmpEaxImm32: cmp $imm32,%rax; with a long nop: the same nop
+constexpr std::uint8_t kOperandSize = 0x66;   // with kNop or a long nop: the same nop, longer
+constexpr std::uint8_t kNopOpcode = 0x0f;     // of long nops
 constexpr std::uint8_t kCmpEaxImm32 = 0x3d;   // cmp $imm32,%eax; as ModRM of kTestRegMem: %edi,disp32(%rip)
 constexpr std::uint8_t kNop5Bytes[] = {0x0f, 0x1f, 0x44, 0x00, 0x00};        // nopl 0(%rax,%rax,1)
 constexpr std::uint8_t kNop6Bytes[] = {0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00};  // nopw 0(%rax,%rax,1)
@@ -80,11 +87,18 @@ std::uint8_t skip_of(const SiteShape& shape) noexcept {
   return static_cast<std::uint8_t>(place_length(shape) - 2);
 }
 
-// The byte that follows the first one in the form from which the jump is armed: the jump's t0 must equal it.
-std::uint8_t second_byte(std::uintptr_t ip, const SiteShape& shape) noexcept {
-  if (shape.form == SiteForm::kCallGot && is_straddling(ip, shape)) return kCmpEaxImm32;
-  return skip_of(shape);
+// A place of six bytes whose way leads through `cmp $imm32,%rax`.
+bool is_compared(const SiteShape& shape) noexcept {
+  return shape.form == SiteForm::kCallGot || (shape.form == SiteForm::kNopRun && shape.length == sizeof kNop6Bytes);
 }
+
+// The byte that follows the first one in the form from which the jump is armed: the jump's t0 must equal it.
+std::uint8_t second_byte(const SiteShape& shape) noexcept {
+  return is_compared(shape) ? kCmpEaxImm32 : skip_of(shape);
+}
+
+// Whether a step may change two bytes of what threads decode.
+enum class Pairs { kNone, kInAlignedWord };
 
 // A site's bytes in a buffer that can be copied whole; what lies behind the site's length is of no meaning.
 struct Bytes {
@@ -150,22 +164,59 @@ void plan_test_immediate(Planner& plan, const SiteShape& shape, const Bytes& to)
   plan.go(to);
 }
 
-// Through `cmp $imm32,%rax`: single bytes only, for straddling `ff 15`.
-bool plan_compare_immediate(Planner& plan, const Bytes& to) noexcept {
-  if (plan.head(0) == kGroup5) {
-    plan.set_first(kTestRegMem);
-    plan.set_second(kCmpEaxImm32);
-  }
-  const bool to_call = to.byte[0] == kGroup5;
-  const bool to_compare = to_call || to.byte[1] == kCmpEaxImm32;
-  if (plan.head(1) != kCmpEaxImm32 || !to_compare) return false;  // a thunk out of its place
+// From the call or the nop to a compare, or back: by single bytes.
+void plan_call_to_compare(Planner& plan) noexcept {
+  plan.set_first(kTestRegMem);
+  plan.set_second(kCmpEaxImm32);
+}
+void plan_compare_to_call(Planner& plan) noexcept {
+  plan.set_first(kTestRegMem);
+  plan.set_second(kModRmCallRip);
+}
+void plan_nop_to_compare(Planner& plan) noexcept {
   plan.set_first(kRexW);
+  plan.set_second(kCmpEaxImm32);
+}
+void plan_compare_to_nop(Planner& plan) noexcept {
+  plan.set_second(kNopOpcode);
+}
+
+// Through `cmp $imm32,%rax`, for places of six bytes.
+bool plan_compare_immediate(Planner& plan, const Bytes& to, Pairs pairs) noexcept {
+  const std::uint8_t to_first = to.byte[0], to_second = to.byte[1];
+  if (pairs == Pairs::kNone) {
+    if (plan.head(0) == kGroup5) plan_call_to_compare(plan);
+    if (plan.head(0) == kOperandSize) plan_nop_to_compare(plan);
+    const bool has_way = to_first == kGroup5 || to_first == kOperandSize || to_second == kCmpEaxImm32;
+    if (plan.head(1) != kCmpEaxImm32 || !has_way) return false;  // a thunk out of its place
+  }
+  plan.set_head(kRexW, kCmpEaxImm32);
   plan.go_behind(to, kRexW, kCmpEaxImm32);
-  if (to_call) {
-    plan.set_first(kTestRegMem);
-    plan.set_second(kModRmCallRip);
+  if (pairs == Pairs::kNone) {
+    if (to_first == kGroup5) plan_compare_to_call(plan);
+    if (to_first == kOperandSize) plan_compare_to_nop(plan);
   }
   plan.go(to);
+  return true;
+}
+
+bool plan_any(const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to_bytes, Pairs pairs,
+              PokeSteps& steps) noexcept {
+  Planner plan(shape, from, steps);
+  const Bytes to = load(shape, to_bytes);
+  if (std::equal(from, from + shape.length, to_bytes)) return true;
+  if (plan.head(0) == kNop && plan.head(1) == kNop) return false;  // a thread may stand on any of the single nops
+  if (is_compared(shape)) return plan_compare_immediate(plan, to, pairs);
+
+  const std::uint8_t skip = skip_of(shape);
+  const bool single_bytes = plan.head(1) == skip && to.byte[shape.patch_offset + 1] == skip;
+  if (single_bytes || pairs == Pairs::kInAlignedWord) {
+    plan_short_jump(plan, shape, to);
+    return true;
+  }
+  // Behind the test the rest of the site runs: it must be whole nops (kNops) or nothing.
+  if (place_length(shape) != kJmpRel32Length && shape.form != SiteForm::kNops) return false;
+  plan_test_immediate(plan, shape, to);
   return true;
 }
 
@@ -175,8 +226,8 @@ void idle_bytes(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* o
   std::memcpy(out, original, shape.length);
   std::uint8_t* place = out + shape.patch_offset;
   if (is_straddling(ip, shape)) {
-    place[0] = shape.form == SiteForm::kCallGot ? kRexW : kJmpRel8;
-    place[1] = second_byte(ip, shape);
+    place[0] = is_compared(shape) ? kRexW : kJmpRel8;
+    place[1] = second_byte(shape);
     return;
   }
   switch (shape.form) {
@@ -203,23 +254,20 @@ void armed_bytes(std::uintptr_t ip, const SiteShape& shape, std::uintptr_t thunk
   std::memcpy(place + 1, &displacement, sizeof displacement);
 }
 
-bool plan_poke(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to_bytes,
+bool plan_poke(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to,
                PokeSteps& steps) noexcept {
-  Planner plan(shape, from, steps);
-  const Bytes to = load(shape, to_bytes);
-  if (std::equal(from, from + shape.length, to_bytes)) return true;
-  if (plan.head(0) == kNop && plan.head(1) == kNop) return false;  // a thread may stand on any of the single nops
+  return plan_any(shape, from, to, is_straddling(ip, shape) ? Pairs::kNone : Pairs::kInAlignedWord, steps);
+}
 
-  const std::uint8_t skip = skip_of(shape);
-  const bool single_bytes = plan.head(1) == skip && to.byte[shape.patch_offset + 1] == skip;
-  if (single_bytes || !is_straddling(ip, shape)) {
-    plan_short_jump(plan, shape, to);
-    return true;
-  }
-  if (shape.form == SiteForm::kCallGot) return plan_compare_immediate(plan, to);
-  // Behind the test the rest of the site runs: it must be whole nops (kNops) or nothing.
-  if (place_length(shape) != kJmpRel32Length && shape.form != SiteForm::kNops) return false;
-  plan_test_immediate(plan, shape, to);
+bool plan_poke_bytewise(const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to,
+                        PokeSteps& steps) noexcept {
+  return plan_any(shape, from, to, Pairs::kNone, steps);
+}
+
+bool merge_nops(const SiteShape& shape, const std::uint8_t* from, std::uint8_t* out) noexcept {
+  if (shape.form != SiteForm::kNops || from[0] != kNop || from[1] != kNop) return false;
+  std::memcpy(out, from, shape.length);
+  std::fill_n(out, kJmpRel32Length - 1, kOperandSize);
   return true;
 }
 
@@ -233,7 +281,7 @@ void plan_poke_alone(const SiteShape& shape, const std::uint8_t* from, const std
 ThunkPlace thunk_place(std::uintptr_t ip, const SiteShape& shape) noexcept {
   constexpr std::uintptr_t kLowByte = 0xff;
   const std::uintptr_t end = place_of(ip, shape) + kJmpRel32Length;  // what rel32 counts from
-  return {kLowByte, (end + second_byte(ip, shape)) & kLowByte};
+  return {kLowByte, (end + second_byte(shape)) & kLowByte};
 }
 
 // Instruction fetch sees stores by itself; what a CPU has fetched already is the barrier's business.

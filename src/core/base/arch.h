@@ -13,6 +13,8 @@
 
 extern "C" __attribute__((visibility("hidden"))) const char fprobe_stubs[];  // return.S
 
+struct ftrace_regs;
+
 namespace libfprobe::detail::arch {
 
 // --- base/syscalls.cpp ---
@@ -138,7 +140,7 @@ inline constexpr unsigned kKeepAllVectors = kKeepArguments | kKeepWide | kKeepCa
 //
 // A change of live text as numbered steps; text_poke lets every CPU see step i before step i+1 is written.
 struct PokeSteps {
-  static constexpr unsigned kMaxSteps = 5;
+  static constexpr unsigned kMaxSteps = 7;
   struct Step {
     std::uint8_t offset = 0;  // from the site's ip
     std::uint8_t length = 0;
@@ -155,7 +157,13 @@ void armed_bytes(std::uintptr_t ip, const SiteShape& shape, std::uintptr_t thunk
 // Steps that lead from one form to another with threads running.  False: no safe sequence exists (say so to the user).
 [[nodiscard]] bool plan_poke(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* from,
                              const std::uint8_t* to, PokeSteps& steps) noexcept;
-// The same while this is the only thread, standing outside the site: every form leads to every other, and a signal
+// The same for a writer whose bytes arrive one by one: no step needs two of them at once.
+[[nodiscard]] bool plan_poke_bytewise(const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to,
+                                      PokeSteps& steps) noexcept;
+// Where threads may stand between the instructions of a site: fills `out` with the same as one instruction.  Its bytes
+// may be written one by one in any order, and a thread inside still runs nops.  False: no thread can stand there.
+[[nodiscard]] bool merge_nops(const SiteShape& shape, const std::uint8_t* from, std::uint8_t* out) noexcept;
+// The same as plan_poke while this is the only thread, standing outside the site: every form leads to every other, and a signal
 // handler that runs between two steps, or between two bytes of one, still finds whole instructions.
 void plan_poke_alone(const SiteShape& shape, const std::uint8_t* from, const std::uint8_t* to,
                      PokeSteps& steps) noexcept;
@@ -178,6 +186,19 @@ void emit_thunk_head(std::uint8_t* out, std::uintptr_t head_ip, std::uintptr_t s
 void emit_thunk_tail(std::uint8_t* out, std::uintptr_t tail_ip, std::uintptr_t resume, bool nested) noexcept;
 // Writes a slab's entry jump: an absolute jump to the entry code, `kEntryJumpSize` bytes.
 void emit_entry_jump(std::uint8_t* out, std::uintptr_t entry) noexcept;
+
+// --- live_call.S, live_call.cpp, live_target.cpp ---
+//
+// Where the profiling call of a site leads now (0: it is none), and whether that is one of ours.
+[[nodiscard]] std::uintptr_t live_call_target(std::uintptr_t ip, const SiteShape& shape,
+                                              const std::uint8_t* original) noexcept;
+[[nodiscard]] bool is_own_profiling_function(std::uintptr_t address) noexcept;
+// A hit that comes from such a call: its return address.
+[[nodiscard]] std::uintptr_t live_return_address(const ftrace_regs& regs) noexcept;
+// Takes a nested function's static chain off the stack, for the time of the hit, and puts it back.  `cfa`: where the
+// entry code's frame ends.
+void lift_chain(ftrace_regs& regs, std::uintptr_t& cfa) noexcept;
+void lower_chain(const ftrace_regs& regs) noexcept;
 
 // --- entry.S, return.S ---
 //

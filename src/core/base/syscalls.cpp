@@ -56,6 +56,12 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED int munmap(std::uintptr_t address, std::size_
   return static_cast<int>(raw(SYS_munmap, address, size));
 }
 
+FPROBE_UNPROBED FPROBE_UNSANITIZED int move_mapping(std::uintptr_t from, std::size_t size, std::uintptr_t to) noexcept {
+  if (const int error = injected(Call::kMmap)) return error;
+  const long result = raw(SYS_mremap, from, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+  return result < 0 && result > -4096 ? static_cast<int>(result) : 0;
+}
+
 FPROBE_UNPROBED FPROBE_UNSANITIZED int mprotect(std::uintptr_t address, std::size_t size, int protection) noexcept {
   if (const int error = injected(Call::kMprotect)) return error;
   return static_cast<int>(raw(SYS_mprotect, address, size, protection));
@@ -105,9 +111,19 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED int open_readonly(const char* path) noexcept 
   return static_cast<int>(raw(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0));
 }
 
+FPROBE_UNPROBED FPROBE_UNSANITIZED int open_task_file(const char* path) noexcept {
+  if (const int error = injected(Call::kTaskFile)) return error;
+  return open_readonly(path);
+}
+
 FPROBE_UNPROBED FPROBE_UNSANITIZED int open_directory(const char* path) noexcept {
   if (const int error = injected(Call::kOpen)) return error;
   return static_cast<int>(raw(SYS_openat, AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0));
+}
+
+FPROBE_UNPROBED FPROBE_UNSANITIZED int open_to_change(const char* path) noexcept {
+  if (const int error = injected(Call::kOpen)) return error;
+  return static_cast<int>(raw(SYS_openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0));
 }
 
 FPROBE_UNPROBED FPROBE_UNSANITIZED long file_size(int fd) noexcept {
@@ -125,6 +141,12 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED ssize_t getdents(int fd, void* buffer, std::s
 
 FPROBE_UNPROBED FPROBE_UNSANITIZED ssize_t write(int fd, const void* buffer, std::size_t size) noexcept {
   return raw(SYS_write, fd, buffer, size);
+}
+
+FPROBE_UNPROBED FPROBE_UNSANITIZED ssize_t write_at(int fd, const void* buffer, std::size_t size,
+                                                    std::uintptr_t offset) noexcept {
+  if (const int error = injected(Call::kWriteAt)) return error == -kSwallowed ? static_cast<ssize_t>(size) : error;
+  return raw(SYS_pwrite64, fd, buffer, size, offset);
 }
 
 FPROBE_UNPROBED FPROBE_UNSANITIZED void close(int fd) noexcept {

@@ -22,6 +22,8 @@ enum class Call : unsigned {
   kTgkill,
   kOpen,
   kRead,
+  kWriteAt,
+  kTaskFile,
   kAllocate,
   kAffinity,
   kCount
@@ -36,6 +38,8 @@ struct Fault {
   std::atomic<unsigned long> calls{0};  // counted always, read by tests only
 };
 Fault& fault(Call call) noexcept;
+// As an error of kWriteAt: success is told, but nothing is written.
+inline constexpr int kSwallowed = -1;
 
 // Negative results are -errno; pointers come back as uintptr_t and are checked with `is_error`.
 [[nodiscard]] constexpr bool is_error(std::uintptr_t result) noexcept {
@@ -45,6 +49,7 @@ Fault& fault(Call call) noexcept;
 std::uintptr_t mmap(std::uintptr_t address, std::size_t size, int protection, int flags) noexcept;  // always anonymous
 std::uintptr_t map_file(int fd, std::size_t size) noexcept;  // from its start, to read, private
 int munmap(std::uintptr_t address, std::size_t size) noexcept;
+int move_mapping(std::uintptr_t from, std::size_t size, std::uintptr_t to) noexcept;  // replaces what is there
 int mprotect(std::uintptr_t address, std::size_t size, int protection) noexcept;
 int madvise(std::uintptr_t address, std::size_t size, int advice) noexcept;
 enum class Barrier { kMemory, kSyncCore, kRegisterMemory, kRegisterSyncCore };
@@ -57,11 +62,14 @@ pid_t getpid() noexcept;
 pid_t gettid() noexcept;
 int tgkill(pid_t pid, pid_t tid, int signal) noexcept;
 int open_readonly(const char* path) noexcept;
+int open_task_file(const char* path) noexcept;  // likewise, of one of this process's threads
 int open_directory(const char* path) noexcept;
+int open_to_change(const char* path) noexcept;  // to read and write; never makes a file
 long file_size(int fd) noexcept;
 ssize_t read(int fd, void* buffer, std::size_t size) noexcept;
 ssize_t getdents(int fd, void* buffer, std::size_t size) noexcept;
 ssize_t write(int fd, const void* buffer, std::size_t size) noexcept;
+ssize_t write_at(int fd, const void* buffer, std::size_t size, std::uintptr_t offset) noexcept;
 void close(int fd) noexcept;
 void yield() noexcept;
 void sleep_nanoseconds(long nanoseconds) noexcept;

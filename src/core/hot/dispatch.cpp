@@ -114,7 +114,7 @@ FPROBE_HOT_INLINE EntryResult plant(ThreadState& self, const Site& site, FrameRe
     return {resume, 0};
   std::atomic_signal_fence(std::memory_order_release);
   *reinterpret_cast<std::uintptr_t*>(regs.sp) = self.stub_return;
-  return {resume, site.shape.is_behind_prologue() ? 0 : self.stub};
+  return {resume, site.overwrites ? 0 : self.stub};
 }
 
 // What the entry handlers left: exits that are due, or none.
@@ -313,7 +313,7 @@ FPROBE_HOT_INLINE bool leave(ThreadState& self, GuardEntry& guard, ThreadState& 
   if ((regs.flags & kRegsHasVectors) != 0) [[likely]]
     arch::restore_results(regs);
   *self.errno_location = saved_errno;
-  return !site->shape.is_behind_prologue();
+  return !site->overwrites;
 }
 
 FPROBE_HOT bool leave_context(ThreadState& self, GuardEntry& guard, ThreadState& owner, FrameRecord& frame,

@@ -89,7 +89,7 @@ FPROBE_COLD bool leave_without_state(ThreadState& owner, FrameRecord& frame, std
   *reinterpret_cast<std::uintptr_t*>(slot) = frame.return_address;
   bool was_planted = true;
   for (FrameRecord* record = &frame; record != nullptr;) {
-    was_planted = !record->site->shape.is_behind_prologue();
+    was_planted = !record->site->overwrites;
     record = retire_foreign(owner, record, slot);
   }
   return was_planted;
@@ -149,7 +149,7 @@ FPROBE_COLD bool leave_by_context(ThreadState& self, ThreadState& owner, FrameRe
   *reinterpret_cast<std::uintptr_t*>(slot) = record->return_address;
   bool was_planted = true;
   while (record != nullptr) {
-    was_planted = !record->site->shape.is_behind_prologue();
+    was_planted = !record->site->overwrites;
     count_missed_exits(self, *record, FPROBE_MISS_RECURSION);
     record = finish(&self, owner, record, slot);
   }

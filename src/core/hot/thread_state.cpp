@@ -19,7 +19,7 @@
 #include "hot/hit.h"
 #include "hot/native_stack.h"
 #include "hot/signal_context.h"
-#include "patch/text_poke.h"
+#include "patch/bystanders.h"
 
 // Read by the return stubs' unwind expression.
 extern "C" {

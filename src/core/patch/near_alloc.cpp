@@ -19,6 +19,7 @@
 
 #include "base/attributes.h"
 #include "base/syscalls.h"
+#include "patch/text_file.h"
 #include "patch/text_writer.h"
 
 namespace libfprobe::detail {
@@ -61,8 +62,8 @@ Error refused(const char* what, int result) noexcept {
   if (result == -ENOMEM) return make_error(ENOMEM, "no memory to make thunks %s", what);
   return make_error(
       result == -EPERM ? EPERM : EACCES,
-      "cannot make thunks %s: mprotect gave errno %d; a seccomp filter, SELinux (execmem) or another policy "
-      "forbids new code, allow it for this program",
+      "cannot make thunks %s: mprotect gave errno %d, and /proc/self/mem is of no help; a seccomp filter, SELinux "
+      "(execmem) or another policy forbids new code, allow it for this program",
       what, -result);
 }
 
@@ -120,21 +121,32 @@ class ThunkArena::Slab {
   }
   void take(std::size_t offset, std::size_t size) noexcept { taken_.take(offset, size); }
 
-  // Adds W to a sealed slab.  False when that is refused: then the slab serves no more thunks.
+  // Adds W to a sealed slab, or opens the file.  False when both are refused: then the slab serves no more thunks.
   [[nodiscard]] bool make_writable() noexcept {
-    if (is_writable_) return true;
-    is_refused_ = sys::mprotect(start_, size_, PROT_READ | PROT_WRITE | PROT_EXEC) != 0;
-    is_writable_ = !is_refused_;
-    return is_writable_;
+    if (is_writable_ || file_.is_open()) return true;
+    is_writable_ = sys::mprotect(start_, size_, PROT_READ | PROT_WRITE | PROT_EXEC) == 0;
+    if (!is_writable_) file_ = TextFile::open();
+    is_refused_ = !is_writable_ && !file_.is_open();
+    return !is_refused_;
+  }
+  // Into free bytes of a slab made writable.  False: refused after all.
+  [[nodiscard]] bool write(std::uintptr_t to, const std::uint8_t* code, std::size_t size) noexcept {
+    if (!file_.is_open()) {
+      copy_code(to, code, size);
+      return true;
+    }
+    is_refused_ = file_.write(to, code, size) != 0;
+    return !is_refused_;
   }
   // 0 or -errno.
   [[nodiscard]] int seal() noexcept {
+    if (is_writable_ || file_.is_open()) arch::flush_instruction_cache(start_, size_);
+    file_ = TextFile();
     if (!is_writable_) return 0;
-    arch::flush_instruction_cache(start_, size_);
     if (is_executable_) {
       take_back_write(start_, start_ + size_, PROT_READ | PROT_EXEC);
     } else if (const int result = sys::mprotect(start_, size_, PROT_READ | PROT_EXEC)) {
-      return result;
+      if (!map_executable()) return result;
     }
     is_executable_ = true;
     is_writable_ = false;
@@ -142,12 +154,25 @@ class ThunkArena::Slab {
   }
 
  private:
+  // In place of the writable memory, R-X from its birth.  Nobody runs in it yet.  False: refused, nothing changed.
+  [[nodiscard]] bool map_executable() noexcept {
+    const TextFile file = TextFile::open();
+    if (!file.is_open()) return false;
+    const std::uintptr_t code = sys::mmap(0, size_, PROT_READ | PROT_EXEC, 0);
+    if (sys::is_error(code)) return false;
+    const bool is_filled = file.write(code, reinterpret_cast<const std::uint8_t*>(start_), size_) == 0;
+    if (is_filled && sys::move_mapping(code, size_, start_) == 0) return true;
+    (void)sys::munmap(code, size_);
+    return false;
+  }
+
   std::uintptr_t start_;
   std::size_t size_;
   ByteMap taken_;
   std::array<std::size_t, kLowBits> next_head_{};  // by low bits: the first offset not known to be taken
   std::size_t tail_limit_;                         // no free place for a tail ends above it
   bool is_writable_ = true, is_executable_ = false, is_refused_ = false;
+  TextFile file_;  // open while the slab is written through it
 };
 
 ThunkArena::ThunkArena(const NearRange& module, std::uintptr_t entry_code, bool push_scratch) noexcept
@@ -179,14 +204,14 @@ Result<ThunkArena::Thunk> ThunkArena::add_thunk(std::uintptr_t site_data, std::u
   const MutexLock lock(mutex_);
   auto head = reserve(arch::kThunkHeadSize, [place](Slab& slab) { return slab.find_head(place); });
   if (!head) return head.error();
-  auto tail = reserve(arch::kThunkTailSize, [](Slab& slab) { return slab.find_tail(); });
-  if (!tail) return tail.error();
-
   std::uint8_t code[std::max(arch::kThunkHeadSize, arch::kThunkTailSize)];
   arch::emit_thunk_head(code, head->address, site_data, nested, push_scratch_, head->entry_jump);
-  copy_code(head->address, code, arch::kThunkHeadSize);
+  if (!head->slab->write(head->address, code, arch::kThunkHeadSize)) return refused("writable", -EACCES);
+
+  auto tail = reserve(arch::kThunkTailSize, [](Slab& slab) { return slab.find_tail(); });
+  if (!tail) return tail.error();
   arch::emit_thunk_tail(code, tail->address, resume, nested);
-  copy_code(tail->address, code, arch::kThunkTailSize);
+  if (!tail->slab->write(tail->address, code, arch::kThunkTailSize)) return refused("writable", -EACCES);
   return Thunk{head->address, tail->address};
 }
 
@@ -206,7 +231,7 @@ Result<ThunkArena::Place> ThunkArena::reserve(std::size_t size, Find find) {
       const std::size_t offset = find(slab);
       if (offset == kNowhere || !slab.make_writable()) continue;
       slab.take(offset, size);
-      return Place{slab.start() + offset, is_near(slab) ? entry_code_ : slab.start()};
+      return Place{slab.start() + offset, is_near(slab) ? entry_code_ : slab.start(), &slab};
     }
     if (auto added = add_slab(); !added) return added.error();
   }

@@ -58,6 +58,7 @@ class ThunkArena {
   struct Place {
     std::uintptr_t address = 0;
     std::uintptr_t entry_jump = 0;  // where a head there goes to
+    Slab* slab = nullptr;           // until the next place is taken
   };
   template <class Find>
   [[nodiscard]] Result<Place> reserve(std::size_t size, Find find);

@@ -3,9 +3,10 @@
 //   select   leave out edits whose module is gone; all-or-nothing: refuse those without a safe way    nothing changed
 //   map      one reading of /proc/self/maps: the pages of all edits as runs of one protection         nothing changed
 //   verify   every `before`                                                                           nothing changed
-//   open     widen the runs by W                                                                      undone on failure
+//   open     widen the runs by W; refused: open /proc/self/mem, which needs steps of single bytes    undone on failure
 //   verify   again: a debugger may have come between                                                  undone on failure
-//   write    step 1 of every edit, barrier, step 2 of every edit, barrier, ...
+//   merge    single nops become one instruction; threads that stood between them leave                undone on failure
+//   write    step 1 of every edit, barrier, step 2 of every edit, barrier, ...                        undone on failure
 //   close    W is taken away
 //
 // An edit that takes part carries `done` from `select` on; whoever drops it clears the flag.
@@ -25,10 +26,11 @@
 #include <new>
 #include <vector>
 
-#include "base/attributes.h"
 #include "base/mutex.h"
 #include "base/syscalls.h"
+#include "patch/bystanders.h"
 #include "patch/memory_map.h"
+#include "patch/poke_errors.h"
 #include "patch/text_writer.h"
 
 namespace libfprobe::detail {
@@ -36,16 +38,6 @@ namespace {
 
 // One batch at a time: two would verify each other's half-written sites.  near_alloc's lock may nest in it.
 constinit RankedMutex g_poke_mutex{LockRank::kTextPoke};
-
-constexpr unsigned kManyThreads = 2;
-
-const char* module_of(const TextEdit& edit) noexcept {
-  return edit.image != nullptr ? edit.image->name.c_str() : "(unknown module)";
-}
-
-unsigned long offset_in_module(const TextEdit& edit) noexcept {
-  return edit.ip - (edit.image != nullptr ? edit.image->bias : 0);
-}
 
 std::uintptr_t end_of(const TextEdit& edit) noexcept {
   return edit.ip + edit.shape.length;
@@ -67,35 +59,9 @@ bool any_left(std::span<const TextEdit> edits) noexcept {
   return std::any_of(edits.begin(), edits.end(), [](const TextEdit& edit) { return edit.done; });
 }
 
-// --- Bytes
-
-template <class Word>
-FPROBE_UNSANITIZED void store_whole(std::uintptr_t address, const std::uint8_t* bytes) noexcept {
-  using Unaligned [[gnu::aligned(1), gnu::may_alias]] = Word;
-  Word value;
-  std::memcpy(&value, bytes, sizeof value);
-  *reinterpret_cast<volatile Unaligned*>(address) = value;  // volatile: one store instruction
-}
-
-// Lengths of 1, 2 and, aligned, 4 are single stores: a thread may be decoding these bytes.  Longer or odd lengths are
-// steps that no thread decodes, or any mixture of whose bytes is right (arch/<cpu>/patch.cpp).
-FPROBE_UNSANITIZED void store(std::uintptr_t address, const std::uint8_t* bytes, std::size_t length) noexcept {
-  if (length == 2) return store_whole<std::uint16_t>(address, bytes);
-  if (length == 4 && address % 4 == 0) return store_whole<std::uint32_t>(address, bytes);
-  for (std::size_t i = 0; i < length; ++i) store_whole<std::uint8_t>(address + i, bytes + i);
-}
-
-FPROBE_UNSANITIZED bool holds(std::uintptr_t address, const std::uint8_t* bytes, std::size_t length) noexcept {
-  const auto* text = reinterpret_cast<const volatile std::uint8_t*>(address);
-  for (std::size_t i = 0; i < length; ++i) {
-    if (text[i] != bytes[i]) return false;
-  }
-  return true;
-}
-
 bool is_as_before(const TextEdit& edit) noexcept {
   const std::size_t kept = edit.shape.patch_offset;
-  return holds(edit.ip + kept, edit.before + kept, edit.shape.length - kept);
+  return text_holds(edit.ip + kept, edit.before + kept, edit.shape.length - kept);
 }
 
 // --- One batch
@@ -114,19 +80,40 @@ class Batch {
 
     widen_to_mappings(runs_);
     auto writable = WritableText::open(runs_, is_forgiving() ? OnRefusal::kSkip : OnRefusal::kFail);
-    if (!writable) return writable.error();
-    if (is_forgiving()) drop_closed(*writable);
+    if (!writable) {
+      if (auto opened = open_file(writable.error()); !opened) return opened;
+    } else if (is_forgiving()) {
+      open_rest(*writable);
+    }
     if (auto verified = verify(); !verified) return verified;
+    if (auto merged = merge(); !merged) return merged;
     return write();
   }
 
  private:
   [[nodiscard]] bool is_forgiving() const noexcept { return mode_ == PokeMode::kBestEffort; }
 
+  // Single nops become one instruction before anything else, unless nobody can stand between them.
+  [[nodiscard]] bool is_merged(const TextEdit& edit, std::uint8_t* merged) const noexcept {
+    return !is_alone_ && arch::merge_nops(edit.shape, edit.before, merged);
+  }
+  // What lies at the site in front of step `index`.
+  void bytes_before(const TextEdit& edit, const arch::PokeSteps& steps, unsigned index,
+                    std::uint8_t* out) const noexcept {
+    if (!is_merged(edit, out)) std::memcpy(out, edit.before, sizeof edit.before);
+    for (unsigned i = 0; i < index; ++i)
+      std::memcpy(out + steps.steps[i].offset, steps.steps[i].bytes, steps.steps[i].length);
+  }
+
   [[nodiscard]] bool plan(const TextEdit& edit, arch::PokeSteps& steps) const noexcept {
-    if (!is_alone_) return arch::plan_poke(edit.ip, edit.shape, edit.before, edit.after, steps);
-    arch::plan_poke_alone(edit.shape, edit.before, edit.after, steps);
-    return true;
+    if (is_alone_) {
+      arch::plan_poke_alone(edit.shape, edit.before, edit.after, steps);
+      return true;
+    }
+    std::uint8_t first[arch::kMaxSiteLength];
+    bytes_before(edit, {}, 0, first);
+    if (writer_.is_file()) return arch::plan_poke_bytewise(edit.shape, first, edit.after, steps);
+    return arch::plan_poke(edit.ip, edit.shape, first, edit.after, steps);
   }
 
   Result<void> select(const LoaderLock& loader) noexcept {
@@ -136,25 +123,47 @@ class Batch {
       edit.foreign = false;
       if (edit.image != image) is_loaded = edit.image == nullptr || loader.still_loaded(*edit.image);
       image = edit.image;
-      arch::PokeSteps steps;
-      edit.done = is_loaded && plan(edit, steps);
-      if (edit.done) step_count_ = std::max<unsigned>(step_count_, steps.count);
-      if (edit.done || !is_loaded || is_forgiving()) continue;
-      return make_error(EBUSY,
-                        "the site at %s+0x%lx cannot be changed while other threads run: one of them may stand between "
-                        "its bytes; load the library before the first thread is started",
-                        module_of(edit), offset_in_module(edit));
+      // Nobody waits for threads to leave a site that may as well stay as it is.
+      std::uint8_t merged[arch::kMaxSiteLength];
+      const bool is_merging = is_merged(edit, merged);
+      edit.done = is_loaded && !(is_merging && is_forgiving());
+      some_merge_ = some_merge_ || (edit.done && is_merging);
     }
-    if (!is_alone_ && any_left(edits_) && !barriers_work()) return no_barriers();
+    if (auto planned = plan_all(); !planned) return planned;
+    if (!is_alone_ && any_left(edits_) && !barriers_work()) return poke_errors::no_barriers();
     return {};
   }
 
-  static Error no_barriers() noexcept {
-    return make_error(
-        EPERM,
-        "running threads cannot be told that code changes: the kernel refuses membarrier and "
-        "sched_setaffinity (a seccomp filter?); allow one of them, or register probes before the filter is "
-        "installed");
+  // For the way in which bytes get into the text now.
+  Result<void> plan_all() noexcept {
+    step_count_ = 0;
+    for (TextEdit& edit : edits_) {
+      if (!edit.done) continue;
+      arch::PokeSteps steps;
+      edit.done = plan(edit, steps);
+      if (edit.done) step_count_ = std::max<unsigned>(step_count_, steps.count);
+      if (!edit.done && !is_forgiving())
+        return writer_.is_file() ? poke_errors::not_bytewise(edit) : poke_errors::no_safe_way(edit);
+    }
+    return {};
+  }
+
+  // The kernel refused W: the file serves the whole batch.
+  Result<void> open_file(const Error& refusal) noexcept {
+    refusal_ = refusal.code;
+    writer_ = TextWriter(TextFile::open());
+    if (!writer_.is_file()) return refusal;
+    return plan_all();
+  }
+  // Some runs may be closed.  Without the file the others are served.
+  void open_rest(const WritableText& writable) noexcept {
+    const auto is_open = [](const PageRun& run) { return run.is_open; };
+    if (std::all_of(runs_.begin(), runs_.end(), is_open)) return;
+    writer_ = TextWriter(TextFile::open());
+    if (writer_.is_file())
+      (void)plan_all();  // forgiving: it drops what has no way
+    else
+      drop_closed(writable);
   }
 
   // Mappings and edits both come in address order.
@@ -170,7 +179,7 @@ class Batch {
         const std::uintptr_t end = last_page(*edit) + arch::kPageSize;
         if (start >= mapping.end) break;
         if (start < mapping.start || (mapping.protection & PROT_READ) == 0) {
-          if (!is_forgiving()) return unmapped(*edit);
+          if (!is_forgiving()) return poke_errors::unmapped(*edit);
           edit->done = false;
           continue;
         }
@@ -181,7 +190,8 @@ class Batch {
     }
     for (; edit != edits_.end(); ++edit) {
       if (!edit->done) continue;
-      if (!is_forgiving()) return map.error() != 0 ? unreadable_map(map.error()) : unmapped(*edit);
+      if (!is_forgiving())
+        return map.error() != 0 ? poke_errors::unreadable_map(map.error()) : poke_errors::unmapped(*edit);
       edit->done = false;
     }
     return {};
@@ -194,16 +204,7 @@ class Batch {
       runs_.back().mapping_end = mapping.end;
       return;
     }
-    runs_.push_back({start, end, mapping.protection, mapping.start, mapping.end, module_of(edit), false});
-  }
-
-  static Error unmapped(const TextEdit& edit) noexcept {
-    return make_error(EACCES, "the code at %s+0x%lx is not readable or not mapped any more", module_of(edit),
-                      offset_in_module(edit));
-  }
-  static Error unreadable_map(int code) noexcept {
-    return make_error(EACCES, "/proc/self/maps cannot be read (errno %d), so the protection of code pages is unknown",
-                      code);
+    runs_.push_back({start, end, mapping.protection, mapping.start, mapping.end, poke_errors::module_of(edit), false});
   }
 
   Result<void> verify() noexcept {
@@ -212,11 +213,7 @@ class Batch {
       edit.foreign = true;
       edit.done = false;
       if (is_forgiving()) continue;
-      return make_error(
-          EBUSY,
-          "the code at %s+0x%lx was changed by somebody else (a debugger's breakpoint, a kernel uprobe?): "
-          "remove it, then register again",
-          module_of(edit), offset_in_module(edit));
+      return poke_errors::foreign(edit);
     }
     return {};
   }
@@ -229,41 +226,101 @@ class Batch {
 
   Result<void> write() noexcept {
     for (unsigned index = 0; index < step_count_; ++index) {
-      write_step(index);
+      if (auto written = write_step(index); !written) {
+        undo_steps(index);
+        return written;
+      }
       if (is_alone_ || barrier_sync_core()) continue;
       // Refused since barriers_work() looked.  One step alone is undone without a barrier: each CPU sees the old
       // instruction or the step's.  Later steps may be half seen: they stay, each is whole code of no effect.
-      if (index == 0) undo_first_step();
-      return no_barriers();
+      if (index == 0) undo_steps(0);
+      return poke_errors::no_barriers();
     }
     return {};
   }
 
   // Writes the step of every edit that has so many.
-  void write_step(unsigned index) noexcept {
+  Result<void> write_step(unsigned index) noexcept {
     arch::PokeSteps steps;
     for (const TextEdit& edit : edits_) {
       if (!edit.done || !plan(edit, steps) || index >= steps.count) continue;
       const arch::PokeSteps::Step& step = steps.steps[index];
-      store(edit.ip + step.offset, step.bytes, step.length);
+      if (const int error = writer_.write(edit.ip + step.offset, step.bytes, step.length, is_alone_))
+        return poke_errors::not_written(edit, refusal_, error);
       arch::flush_instruction_cache(edit.ip + step.offset, step.length);
     }
+    return {};
   }
 
-  void undo_first_step() noexcept {
+  // The way back from step `last`, which not every edit need have made.
+  void undo_steps(unsigned last) noexcept {
     arch::PokeSteps steps;
-    for (const TextEdit& edit : edits_) {
-      if (!edit.done || !plan(edit, steps) || steps.count == 0) continue;
-      const arch::PokeSteps::Step& step = steps.steps[0];
-      store(edit.ip + step.offset, edit.before + step.offset, step.length);
-      arch::flush_instruction_cache(edit.ip + step.offset, step.length);
+    std::uint8_t bytes[arch::kMaxSiteLength];
+    for (unsigned index = last + 1; index-- > 0;) {
+      for (const TextEdit& edit : edits_) {
+        if (!edit.done || !plan(edit, steps) || index >= steps.count) continue;
+        const arch::PokeSteps::Step& step = steps.steps[index];
+        bytes_before(edit, steps, index, bytes);
+        writer_.put_back(edit.ip + step.offset, bytes + step.offset, step.length);
+        arch::flush_instruction_cache(edit.ip + step.offset, step.length);
+      }
+      if (!is_alone_) (void)barrier_sync_core();
     }
+    unmerge();
+  }
+
+  // --- Single nops
+
+  // Bytes may arrive in any order: every mixture runs, from every place.
+  Result<void> merge() noexcept {
+    if (!some_merge_) return {};
+    std::uint8_t merged[arch::kMaxSiteLength];
+    for (const TextEdit& edit : edits_) {
+      if (!edit.done || !is_merged(edit, merged)) continue;
+      const int error = writer_.write(edit.ip, merged, edit.shape.length, is_alone_);
+      if (error == 0) continue;
+      unmerge();
+      return poke_errors::not_written(edit, refusal_, error);
+    }
+    const bool is_seen = barrier_sync_core();
+    Bystanders bystanders;
+    if (is_seen && bystanders.have_left(&Batch::is_between_nops, this)) return {};
+    unmerge();
+    return is_seen ? not_left(bystanders.suspect()) : poke_errors::no_barriers();
+  }
+
+  // Edits are sorted.
+  static bool is_between_nops(std::uintptr_t pc, const void* argument) noexcept {
+    const Batch& batch = *static_cast<const Batch*>(argument);
+    auto edit = std::upper_bound(batch.edits_.begin(), batch.edits_.end(), pc,
+                                 [](std::uintptr_t address, const TextEdit& other) { return address < end_of(other); });
+    std::uint8_t merged[arch::kMaxSiteLength];
+    return edit != batch.edits_.end() && pc > edit->ip && edit->done && batch.is_merged(*edit, merged);
+  }
+
+  [[nodiscard]] Error not_left(pid_t suspect) const noexcept {
+    std::uint8_t merged[arch::kMaxSiteLength];
+    const auto edit = std::find_if(edits_.begin(), edits_.end(),
+                                   [&](const TextEdit& other) { return other.done && is_merged(other, merged); });
+    return poke_errors::not_left(*edit, suspect);
+  }
+
+  void unmerge() noexcept {
+    if (!some_merge_) return;
+    std::uint8_t merged[arch::kMaxSiteLength];
+    for (const TextEdit& edit : edits_) {
+      if (edit.done && is_merged(edit, merged)) writer_.put_back(edit.ip, edit.before, edit.shape.length);
+    }
+    (void)barrier_sync_core();
   }
 
   std::span<TextEdit> edits_;
   PokeMode mode_;
   std::vector<PageRun>& runs_;
+  TextWriter writer_;
   bool is_alone_;
+  bool some_merge_ = false;
+  int refusal_ = EACCES;     // what mprotect gave, where the file is used instead
   unsigned step_count_ = 0;  // the most that an edit needs
 };
 
@@ -304,30 +361,6 @@ Result<void> poke_text(std::span<TextEdit> edits, PokeMode mode) {
     if (!result) drop_all(edits);
   });
   return result;
-}
-
-unsigned count_threads() noexcept {
-  const int directory = sys::open_directory("/proc/self/task");
-  if (directory < 0) return kManyThreads;
-  struct Entry {  // struct linux_dirent64 without its name
-    std::uint64_t inode;
-    std::int64_t offset;
-    std::uint16_t length;
-    unsigned char type;
-    char name[1];
-  };
-  alignas(Entry) char buffer[512];
-  unsigned threads = 0;
-  ssize_t size = 0;
-  while (threads < kManyThreads && (size = sys::getdents(directory, buffer, sizeof buffer)) > 0) {
-    for (ssize_t position = 0; position < size;) {
-      const auto* entry = reinterpret_cast<const Entry*>(buffer + position);
-      if (entry->name[0] != '.') ++threads;
-      position += entry->length;
-    }
-  }
-  sys::close(directory);
-  return threads == 1 ? 1 : kManyThreads;
 }
 
 }  // namespace libfprobe::detail

@@ -38,9 +38,6 @@ enum class PokeMode {
 // Sorts `edits` by address.  `module_name`s for sentences come from edit.image.
 [[nodiscard]] Result<void> poke_text(std::span<TextEdit> edits, PokeMode mode);
 
-// How many threads /proc/self/task lists, 2 for any number above; 2 when it cannot be read (the careful answer).
-[[nodiscard]] unsigned count_threads() noexcept;
-
 // Registers the process for the barriers; at load and in a fork child.
 void prepare_barriers() noexcept;
 

@@ -6,8 +6,10 @@
 #include <sys/syscall.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/arch.h"
+#include "base/attributes.h"
 #include "base/syscalls.h"
 
 namespace libfprobe::detail {
@@ -32,13 +34,49 @@ Error refusal(const PageRun& run, int code) noexcept {
         "too many mappings (vm.max_map_count)",
         module, static_cast<unsigned long>(run.start));
   }
-  return make_error(code == EPERM ? EPERM : EACCES,
-                    "cannot make the code of %s at 0x%lx writable: mprotect gave errno %d; a seccomp filter, SELinux "
-                    "(execmod, execmem) or another policy forbids writable code, allow it for this program",
-                    module, static_cast<unsigned long>(run.start), code);
+  return make_error(
+      code == EPERM ? EPERM : EACCES,
+      "cannot make the code of %s at 0x%lx writable: mprotect gave errno %d, and /proc/self/mem cannot be "
+      "written either; a seccomp filter, SELinux (execmod, execmem) or another policy forbids it, allow "
+      "it for this program",
+      module, static_cast<unsigned long>(run.start), code);
+}
+
+template <class Word>
+FPROBE_UNSANITIZED void store_whole(std::uintptr_t address, const std::uint8_t* bytes) noexcept {
+  using Unaligned [[gnu::aligned(1), gnu::may_alias]] = Word;
+  Word value;
+  std::memcpy(&value, bytes, sizeof value);
+  *reinterpret_cast<volatile Unaligned*>(address) = value;  // volatile: one store instruction
+}
+
+FPROBE_UNSANITIZED void store(std::uintptr_t address, const std::uint8_t* bytes, std::size_t length) noexcept {
+  if (length == 2) return store_whole<std::uint16_t>(address, bytes);
+  if (length == 4 && address % 4 == 0) return store_whole<std::uint32_t>(address, bytes);
+  for (std::size_t i = 0; i < length; ++i) store_whole<std::uint8_t>(address + i, bytes + i);
 }
 
 }  // namespace
+
+FPROBE_UNSANITIZED bool text_holds(std::uintptr_t address, const std::uint8_t* bytes, std::size_t size) noexcept {
+  const auto* const text = reinterpret_cast<const volatile std::uint8_t*>(address);
+  for (std::size_t i = 0; i < size; ++i) {
+    if (text[i] != bytes[i]) return false;
+  }
+  return true;
+}
+
+int TextWriter::write(std::uintptr_t address, const std::uint8_t* bytes, std::size_t size,
+                      bool is_alone) const noexcept {
+  if (is_file()) return is_alone ? file_.write(address, bytes, size) : file_.write_bytewise(address, bytes, size);
+  store(address, bytes, size);
+  return 0;
+}
+
+void TextWriter::put_back(std::uintptr_t address, const std::uint8_t* bytes, std::size_t size) const noexcept {
+  if (is_file()) return file_.put_back(address, bytes, size);
+  store(address, bytes, size);
+}
 
 void take_back_write(std::uintptr_t start, std::uintptr_t end, int protection) noexcept {
   if (sys::mprotect(start, end - start, protection) == 0) return;

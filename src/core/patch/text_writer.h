@@ -1,7 +1,7 @@
 // How bytes get into text pages: the protection of runs of pages is widened by W, and later put back exactly as found.
+// Where that is refused, through a file (text_file.h).
 //
-// X is never dropped, and neither is R: threads run on these pages all the time.  (The ways for systems that refuse W|X
-// are added here.)
+// X is never dropped, and neither is R: threads run on these pages all the time.
 #ifndef FPROBE_SRC_CORE_PATCH_TEXT_WRITER_H_
 #define FPROBE_SRC_CORE_PATCH_TEXT_WRITER_H_
 
@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "patch/text_file.h"
 
 namespace libfprobe::detail {
 
@@ -44,6 +45,28 @@ class WritableText {
   explicit WritableText(std::span<PageRun> runs) noexcept : runs_(runs) {}
   std::span<PageRun> runs_;
 };
+
+// Writes bytes that threads may be decoding: by stores into writable pages, or through the file.
+class TextWriter {
+ public:
+  TextWriter() noexcept = default;  // by stores
+  explicit TextWriter(TextFile&& file) noexcept : file_(std::move(file)) {}
+  [[nodiscard]] bool is_file() const noexcept { return file_.is_open(); }
+
+  // 0, or a positive errno value.  Stores of 1, 2 and, aligned, 4 bytes are single ones; the file writes byte by byte,
+  // but for a lone thread (`is_alone`).  Other lengths are steps that no thread decodes, or any mixture of whose bytes
+  // is right (arch/<cpu>/patch.cpp).
+  [[nodiscard]] int write(std::uintptr_t address, const std::uint8_t* bytes, std::size_t size,
+                          bool is_alone) const noexcept;
+  // Undoes a write; cannot be made to fail.
+  void put_back(std::uintptr_t address, const std::uint8_t* bytes, std::size_t size) const noexcept;
+
+ private:
+  TextFile file_;
+};
+
+// Reads text as it is now.
+[[nodiscard]] bool text_holds(std::uintptr_t address, const std::uint8_t* bytes, std::size_t size) noexcept;
 
 // Beyond so many runs, whole mappings are opened instead: one call for the many.
 inline constexpr std::size_t kMaxPageRuns = 1000;

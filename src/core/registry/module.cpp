@@ -38,6 +38,11 @@ bool is_same_site(const FoundSite& a, const FoundSite& b) noexcept {
 
 constinit bool g_keeps_everything = false;  // written at load, before any site is made
 
+// Where the thunk of a site goes to.
+arch::EntryDoor door_of(const arch::SiteShape& shape, unsigned keeps) noexcept {
+  return {shape.is_behind_prologue(), (keeps & arch::kKeepCallerSaved) != 0};
+}
+
 }  // namespace
 
 void keep_everything() noexcept {
@@ -111,26 +116,30 @@ unsigned Module::kept_registers(const arch::SiteShape& shape) {
 }
 
 Result<void> Module::make_site(SiteRecord& record) {
-  if (record.thunk != 0) return {};
+  if (record.site != nullptr) return {};
   if (!sys::allocation_allowed()) throw std::bad_alloc();
   const FoundSite& found = record.found;
   const unsigned keeps = kept_registers(found.shape);
-  const bool keeps_all = (keeps & arch::kKeepCallerSaved) != 0;
-  if (keeps_all) arch::let_exits_keep_all();
-  ThunkArena& arena = arena_for({found.shape.is_behind_prologue(), keeps_all});
-  if (record.site == nullptr) {
-    Result<std::uintptr_t> memory = arena.allocate_data(sizeof(Site));
-    if (!memory.ok()) return memory.error();
-    record.site = new (reinterpret_cast<void*>(*memory)) Site;
-    record.site->ip = found.ip;
-    record.site->resume = found.ip + found.shape.length;
-    record.site->record = &record;
-    record.site->shape = found.shape;
-    record.site->keeps = static_cast<std::uint8_t>(keeps);
-    record.site->may_exit = !found.shape.is_behind_prologue() || arch::may_overwrite_returns();
-  }
-  Result<ThunkArena::Thunk> thunk = arena.add_thunk(reinterpret_cast<std::uintptr_t>(record.site), record.site->resume,
-                                                    found.shape.nested, arch::thunk_place(found.ip, found.shape));
+  if ((keeps & arch::kKeepCallerSaved) != 0) arch::let_exits_keep_all();
+  Result<std::uintptr_t> memory = arena_for(door_of(found.shape, keeps)).allocate_data(sizeof(Site));
+  if (!memory.ok()) return memory.error();
+  record.site = new (reinterpret_cast<void*>(*memory)) Site;
+  record.site->ip = found.ip;
+  record.site->resume = found.ip + found.shape.length;
+  record.site->record = &record;
+  record.site->shape = found.shape;
+  record.site->keeps = static_cast<std::uint8_t>(keeps);
+  record.site->overwrites = found.shape.is_behind_prologue();
+  record.site->may_exit = !record.site->overwrites || arch::may_overwrite_returns();
+  return {};
+}
+
+Result<void> Module::make_thunk(SiteRecord& record) {
+  if (record.thunk != 0) return {};
+  const Site& site = *record.site;
+  Result<ThunkArena::Thunk> thunk = arena_for(door_of(site.shape, site.keeps))
+                                        .add_thunk(reinterpret_cast<std::uintptr_t>(&site), site.resume,
+                                                   site.shape.nested, arch::thunk_place(site.ip, site.shape));
   if (!thunk.ok()) return thunk.error();
   has_unsealed_thunks_ = true;
   record.site->tail = thunk->tail;

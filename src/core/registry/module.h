@@ -34,6 +34,7 @@ struct SiteRecord {
   std::uintptr_t thunk = 0;                   // its head, 0: not made yet
   std::uint8_t text[arch::kMaxSiteLength]{};  // what we wrote last, or the file's bytes
   bool armed = false;
+  bool live = false;  // armed without a change of text: dispatched from its call (arming.h)
 };
 
 class Module {
@@ -56,8 +57,9 @@ class Module {
   // Built on first use.  `loaded`: all modules, see SymbolIndex.
   [[nodiscard]] Result<ModuleNames*> names(std::span<const LoadedImage> loaded);
 
-  // Gives a record its Site and its thunk; `seal_thunks` makes all of them executable.
+  // Gives a record its Site, and its thunk; `seal_thunks` makes all of them executable.
   [[nodiscard]] Result<void> make_site(SiteRecord& record);
+  [[nodiscard]] Result<void> make_thunk(SiteRecord& record);
   [[nodiscard]] Result<void> seal_thunks();
 
   // Whether the text is as we left it, or fresh from the file: then it was unloaded and loaded again at the same place.

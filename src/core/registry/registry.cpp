@@ -98,9 +98,7 @@ Result<void> Attachment::prepare(Selection records) {
   plan_lists();
   if (registry_.prepare_threads != nullptr && !registry_.prepare_threads()) return no_memory();
   // Last, because it is the one step that others can see; a hit on a site without a list runs the function untouched.
-  const Result<bool> armed = bring_into_form(registration_->records, TextForm::kArmed, PokeMode::kAllOrNothing);
-  if (!armed.ok()) return armed.error();
-  return {};
+  return arm(registration_->records);
 }
 
 void Attachment::make_registration(Selection records) {
@@ -118,12 +116,6 @@ Result<void> Attachment::make_sites() {
   if (!registry_.table.reserve(records.size())) return no_memory();
   for (SiteRecord* const record : records)
     if (Result<void> made = record->module->make_site(*record); !made.ok()) return made.error();
-  const Module* sealed = nullptr;
-  for (const SiteRecord* const record : records) {  // by address: each module's records are neighbours
-    if (record->module == sealed) continue;
-    if (Result<void> seal = record->module->seal_thunks(); !seal.ok()) return seal.error();
-    sealed = record->module;
-  }
   return {};
 }
 

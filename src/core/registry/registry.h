@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/attributes.h"
 #include "base/result.h"
 #include "registry/site.h"
 
@@ -58,7 +59,7 @@ void unlock_after_fork() noexcept;
 void reset_in_child() noexcept;
 
 // entry_ip → Site, lock-free and async-signal-safe; null when nothing was ever probed there.
-[[nodiscard]] const Site* find_site(std::uintptr_t ip) noexcept;
+[[nodiscard]] FPROBE_HOT const Site* find_site(std::uintptr_t ip) noexcept;
 
 }  // namespace registry
 }  // namespace libfprobe::detail

@@ -66,6 +66,9 @@ struct alignas(64) Site {
   std::uintptr_t tail = 0;  // the thunk's tail: jumps to resume (re-pushes a nested function's chain)
   SiteRecord* record = nullptr;
   arch::SiteShape shape;
+  // Its return slot can only be written, not planted by a call: behind a prologue; for good once it was dispatched from
+  // a live call, because frames in flight ask.
+  bool overwrites = false;
   bool may_exit = true;    // false: its return address cannot be replaced here, every exit that is due is a miss
   std::uint8_t keeps = 0;  // arch::kKeep...: what its callers may rely on
 };

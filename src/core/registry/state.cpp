@@ -18,9 +18,10 @@ constinit Immortal g_registry;
 // What a departed module's sites leave behind: nothing but the module itself, kept until no guard holds its sites.
 void forget_module(RegistryState& registry, std::unique_ptr<Module> module) noexcept {
   bool was_used = false;
-  for (const SiteRecord& record : module->sites()) {
+  for (SiteRecord& record : module->sites()) {
     if (record.site == nullptr) continue;
     was_used = true;
+    disarm_live(record);
     registry.table.erase(record.found.ip);
   }
   if (!was_used) return;

@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/attributes.h"
 #include "base/mutex.h"
 #include "base/result.h"
 #include "image/image_list.h"
@@ -46,7 +47,7 @@ struct RegistryState {
   bool (*prepare_threads)() = nullptr;      // see registry::on_arming
   bool is_untidy = false;                   // dead entries or armed sites without probes were left behind
 };
-[[nodiscard]] RegistryState& state() noexcept;
+[[nodiscard]] FPROBE_HOT RegistryState& state() noexcept;
 
 // No pthread_cancel() acts while the library works.
 class CancellationOff {

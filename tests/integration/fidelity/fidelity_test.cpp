@@ -1,6 +1,6 @@
 // Every register that a caller may rely on, bit by bit, around hits whose handlers overwrite all that a function may.
 //
-// Four victims, by what the compiler of a real function with such a site may have assumed; the widths are the CPU's.
+// Victims by what the compiler of a real function with such a site may have assumed; the widths are the CPU's.
 #include <dlfcn.h>
 #include <fprobe/fprobe.h>
 #include <fprobe/ftrace_regs.h>
@@ -24,6 +24,19 @@ struct Promise {
   bool caller_saved;  // every register that the function itself leaves alone, at both ends
   bool wide;          // vectors in the CPU's full width
 };
+
+#ifdef FIDELITY_LIVE
+constexpr Promise kPromises[] = {{"libfidelity_call.so", false, false}, {"libfidelity_call_wide.so", false, true}};
+constexpr Promise kAll = {"libfidelity_call.so", true, true};  // under FPROBE_SAVE_ALL
+constexpr Promise kWidest = {"libfidelity_call_wide.so", false, true};
+#else
+constexpr Promise kPromises[] = {{"libfidelity_plain.so", false, false},
+                                 {"libfidelity_wide.so", false, true},
+                                 {"libfidelity_nops.so", true, false},
+                                 {"libfidelity_nops_wide.so", true, true}};
+constexpr Promise kAll = {"libfidelity_plain.so", true, true};
+constexpr Promise kWidest = {"libfidelity_nops_wide.so", true, true};
+#endif
 
 int enter(fprobe*, unsigned long, unsigned long, ftrace_regs*, void*) {
   clobber_everything(widest_vector());
@@ -203,16 +216,11 @@ TEST_P(Fidelity, OfFloatingPointArgumentsAndResultsThatHandlersChange) {
   EXPECT_EQ(std::memcmp(machine_after.vector[0] + 8, machine_result.vector[0] + 8, width() - 8), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Registers, Fidelity,
-                         testing::Values(Promise{"libfidelity_plain.so", false, false},
-                                         Promise{"libfidelity_wide.so", false, true},
-                                         Promise{"libfidelity_nops.so", true, false},
-                                         Promise{"libfidelity_nops_wide.so", true, true}),
-                         [](const auto& promise) {
-                           const std::string file = promise.param.file;
-                           const std::size_t from = std::strlen("libfidelity_");
-                           return file.substr(from, file.size() - from - std::strlen(".so"));
-                         });
+INSTANTIATE_TEST_SUITE_P(Registers, Fidelity, testing::ValuesIn(kPromises), [](const auto& promise) {
+  const std::string file = promise.param.file;
+  const std::size_t from = std::strlen("libfidelity_");
+  return file.substr(from, file.size() - from - std::strlen(".so"));
+});
 
 // The environment is read at load: the test runs again in a process that has the variable.
 class SaveAll : public Fidelity {};
@@ -231,7 +239,7 @@ TEST_P(SaveAll, KeepsEverythingForEverySite) {
   expect_returned();
 }
 
-INSTANTIATE_TEST_SUITE_P(Environment, SaveAll, testing::Values(Promise{"libfidelity_plain.so", true, true}));
+INSTANTIATE_TEST_SUITE_P(Environment, SaveAll, testing::Values(kAll));
 
 // --- Sticky floating-point exception flags ---
 
@@ -279,10 +287,8 @@ TEST_P(StickyFlagsOfHandlers, LeaveAloneThoseThatTheProgramRaised) {
   EXPECT_NE(sticky_flags().x87, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(WholeState, StickyFlagsOfHandlers,
-                         testing::Values(Promise{"libfidelity_nops_wide.so", true, true}));
-INSTANTIATE_TEST_SUITE_P(Environment, StickyFlagsOfHandlers,
-                         testing::Values(Promise{"libfidelity_plain.so", false, false}));
+INSTANTIATE_TEST_SUITE_P(WholeState, StickyFlagsOfHandlers, testing::Values(kWidest));
+INSTANTIATE_TEST_SUITE_P(Environment, StickyFlagsOfHandlers, testing::Values(kPromises[0]));
 
 TEST(WideVectors, AreToldOnceForWhatWasNotRun) {
   // Printed, not skipped: which widths this run has seen.

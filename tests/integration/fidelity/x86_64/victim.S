@@ -1,6 +1,7 @@
 // A function with a site and no body of its own: it goes on in the program that loaded it.
 //
 //     SITE_ONE_BYTE_NOPS    as gcc's attribute leaves them, else one long nop, as clang does
+//     SITE_CALL             as gcc -pg -mfentry leaves it
 //     WIDE                  the module has code for wide vectors (never run)
         .text
         .globl  victim
@@ -8,7 +9,9 @@
         .balign 16
 victim:
         .cfi_startproc
-#ifdef SITE_ONE_BYTE_NOPS
+#if defined(SITE_CALL)
+        call    *__fentry__@GOTPCREL(%rip)
+#elif defined(SITE_ONE_BYTE_NOPS)
         .rept   5
         nop
         .endr
