@@ -8,9 +8,10 @@
 #   lint     clang-format, and clang-tidy on the files that changed since $FPROBE_TIDY_BASE (default: all)
 #   fuzz     each fuzzer for ${FPROBE_FUZZ_SECONDS:-30} seconds: clang, libFuzzer, AddressSanitizer
 #   soak     the storms again and again for ${FPROBE_SOAK_MINUTES:-2} minutes
+#   forms    the contract and unwinding tests in every form of their victims; only if it is named
 #   mutants  each deliberate fault of tests/mutants must be caught by its test; only if it is named
 #
-# Without an argument all but the last. A stage that fails does not keep the next from running; the exit status tells.
+# Without an argument all but the last two. A stage that fails does not keep the next from running; the exit status tells.
 # FPROBE_WERROR=ON makes warnings errors.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -120,6 +121,13 @@ stage_soak() {
   BUILD_DIR=$build/plain tests/soak/run.sh "${FPROBE_SOAK_MINUTES:-2}"
 }
 
+stage_forms() {
+  # shellcheck disable=SC2086
+  .ci/need $needs_for_all $needs_for_clang || return 1
+  configure forms -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFPROBE_BUILD_BENCH=OFF -DFPROBE_ALL_FORMS=ON \
+    "-DFPROBE_TESTS_LEFT_OUT=$victims;unit;image;registry;stress;integration/hpp" && compile_and_test forms
+}
+
 stage_mutants() {
   # shellcheck disable=SC2086
   .ci/need $needs_for_all patch || return 1
@@ -129,7 +137,7 @@ stage_mutants() {
 [ $# -gt 0 ] || set -- plain asan tsan libcxx fuzz soak lint
 report="" failed=0
 for stage in "$@"; do
-  declare -F "stage_$stage" >/dev/null || { sed -n '2,14p' "$0"; exit 2; }
+  declare -F "stage_$stage" >/dev/null || { sed -n '2,15p' "$0"; exit 2; }
   echo "==== $stage"
   start=$SECONDS
   if "stage_$stage"; then result=passed; else result=FAILED failed=1; fi

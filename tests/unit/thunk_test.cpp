@@ -64,7 +64,8 @@ class Thunk : public ::testing::Test {
     area_.put(site, &jump, 1);
     area_.put_distance(site + 1, site + 5, kHead);
     area_.put(site + 5, behind_site.data(), behind_site.size());
-    arch::emit_thunk_head(area_.at(kHead), area_.address(kHead), area_.address(kSite), nested, false, area_.address(kJump));
+    arch::emit_thunk_head(area_.at(kHead), area_.address(kHead), area_.address(kSite), nested, false,
+                          area_.address(kJump));
     arch::emit_thunk_tail(area_.at(kTail), area_.address(kTail), area_.address(site + 5), nested);
     arch::emit_entry_jump(area_.at(kJump), reinterpret_cast<std::uintptr_t>(&test_entry));
     data().tail = area_.address(kTail);

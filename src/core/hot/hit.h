@@ -133,9 +133,11 @@ FPROBE_COLD void drop_all(ThreadState& self);
 // dispatch.cpp: the entry half, for sites at entries and behind prologues.
 extern "C" {
 __attribute__((visibility("hidden"))) libfprobe::detail::EntryResult fprobe_enter(const libfprobe::detail::Site* site,
-                                                                                  ftrace_regs* regs);
+                                                                                  ftrace_regs* regs,
+                                                                                  std::uintptr_t position);
 __attribute__((visibility("hidden"))) std::uintptr_t fprobe_enter_behind_prologue(const libfprobe::detail::Site* site,
-                                                                                  ftrace_regs* regs);
+                                                                                  ftrace_regs* regs,
+                                                                                  std::uintptr_t position);
 }
 
 #endif  // FPROBE_SRC_CORE_HOT_HIT_H_

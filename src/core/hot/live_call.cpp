@@ -34,8 +34,9 @@ __attribute__((visibility("hidden"))) FPROBE_HOT std::uintptr_t fprobe_enter_liv
   // relaxed: compared only, the hit loads it again inside its guard [GRACE].
   if (site == nullptr || site->probes.load(std::memory_order_relaxed) == nullptr) return 0;
   if (site->shape.nested) arch::lift_chain(*regs, *cfa);
-  const std::uintptr_t resume =
-      site->shape.is_behind_prologue() ? fprobe_enter_behind_prologue(site, regs) : fprobe_enter(site, regs).resume;
+  const std::uintptr_t position = regs->sp;
+  const std::uintptr_t resume = site->shape.is_behind_prologue() ? fprobe_enter_behind_prologue(site, regs, position)
+                                                                 : fprobe_enter(site, regs, position).resume;
   // A site gets its first thunk, and so a tail, while nothing of it is live; a hit may have begun before.
   if (resume != 0 && resume != site->tail) return resume;
   if (site->shape.nested) arch::lower_chain(*regs);

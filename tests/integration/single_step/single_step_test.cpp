@@ -8,7 +8,7 @@
 
 namespace {
 
-constexpr long kHits = 200;
+constexpr long kHits = 300;
 
 fprobe g_probe{};
 long g_entries = 0;
