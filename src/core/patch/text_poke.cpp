@@ -124,7 +124,7 @@ class Batch {
   [[nodiscard]] bool is_forgiving() const noexcept { return mode_ == PokeMode::kBestEffort; }
 
   [[nodiscard]] bool plan(const TextEdit& edit, arch::PokeSteps& steps) const noexcept {
-    if (!is_alone_) return arch::plan_poke(edit.ip, edit.shape, edit.before, edit.after, steps);
+    if (!is_alone_ && !edit.unentered) return arch::plan_poke(edit.ip, edit.shape, edit.before, edit.after, steps);
     arch::plan_poke_alone(edit.shape, edit.before, edit.after, steps);
     return true;
   }
