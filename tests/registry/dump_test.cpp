@@ -6,7 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
+#include <fstream>
 #include <regex>
 #include <thread>
 
@@ -187,21 +189,30 @@ TEST(Dump, PassesOnWhatWriteGives) {
   close(ends[1]);
 }
 
-std::atomic<int> g_signals{0};
-
-// The state of a thread as the kernel tells it: blocked in write().
-bool is_asleep(pid_t thread) {
-  const std::string path = "/proc/self/task/" + std::to_string(thread) + "/stat";
-  std::FILE* const file = std::fopen(path.c_str(), "re");
-  char state = '?';
-  if (file == nullptr || std::fscanf(file, "%*d (%*[^)]) %c", &state) != 1) state = '?';
-  if (file != nullptr) std::fclose(file);
-  return state == 'S';
+// A thread as the kernel tells it: whether it sleeps, and how often it went to sleep.
+struct Sleep {
+  bool is_asleep = false;
+  unsigned long count = 0;
+};
+Sleep sleep_of(pid_t thread) {
+  Sleep sleep;
+  std::ifstream status("/proc/self/task/" + std::to_string(thread) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("State:")) sleep.is_asleep = line.find("S (") != std::string::npos;
+    if (line.starts_with("voluntary_ctxt_switches:")) sleep.count = std::stoul(line.substr(line.find(':') + 1));
+  }
+  return sleep;
+}
+unsigned long wait_until_it_sleeps(pid_t thread) {
+  for (;;) {
+    if (const Sleep sleep = sleep_of(thread); sleep.is_asleep) return sleep.count;
+    std::this_thread::yield();
+  }
 }
 
 TEST(Dump, GoesOnAfterShortAndInterruptedWritesAndHoldsNoLockMeanwhile) {
   struct sigaction action {};
-  action.sa_handler = [](int) { ++g_signals; };
+  action.sa_handler = [](int) {};
   ASSERT_EQ(sigaction(SIGUSR1, &action, nullptr), 0);  // no SA_RESTART: the write is interrupted
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
@@ -215,12 +226,13 @@ TEST(Dump, GoesOnAfterShortAndInterruptedWritesAndHoldsNoLockMeanwhile) {
     result = fprobe_dump(ends[1]);
     close(ends[1]);
   });
-  while (writer == 0 || !is_asleep(writer)) std::this_thread::yield();
+  while (writer == 0) std::this_thread::yield();
+  wait_until_it_sleeps(writer);  // in write(): the pipe is full
   CountingProbe probe(0);
   EXPECT_EQ(attach(probe, "first_victim"), 0) << fprobe_last_error();
-  while (!is_asleep(writer)) std::this_thread::yield();
+  const unsigned long before = wait_until_it_sleeps(writer);
   pthread_kill(thread.native_handle(), SIGUSR1);
-  while (g_signals == 0 || !is_asleep(writer)) std::this_thread::yield();
+  while (wait_until_it_sleeps(writer) == before) std::this_thread::yield();  // it was interrupted, and tries again
   const std::string text = read_all(ends[0]);
   thread.join();
   close(ends[0]);
