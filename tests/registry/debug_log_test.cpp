@@ -4,8 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <regex>
+#include <sstream>
 
+#include "image/symbol_match.h"
 #include "registry/late_modules.h"
 #include "registry/victims.h"
 
@@ -57,24 +58,29 @@ std::string errors_with(const char* value) {
   return text;
 }
 
+bool has_line(const std::string& text, const std::string& glob) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (libfprobe::detail::glob_match("libfprobe\\[[0-9]*]: " + glob, line)) return true;
+  return false;
+}
+
 TEST(DebugLog, TellsWhatTheLibraryDoes) {
   const std::string text = errors_with("1");
   for (const char* const line : {
-           "libfprobe [0-9.]+ loaded",
-           "loaded .*registry_debug_log_test: [0-9]+ sites, [0-9]+ refused",
-           "the loader's announcements at 0x[0-9a-f]+ are heard",
-           "registered 0x[0-9a-f]+: 1 sites by filter 'late_function,first_victim', [0-9]+ us",
-           "loaded .*late_fentry.so: [0-9]+ sites, 0 refused",
-           "0x[0-9a-f]+ covers 1 sites more in .*late_fentry.so",
-           "unloaded .*late_fentry.so",
-           "refused, -2: .*no_such_function.*",
+           "libfprobe [0-9]* loaded",
+           "loaded */registry_debug_log_test: [0-9]* sites, [0-9]* refused",
+           "the loader's announcements at 0x* are heard",
+           "registered 0x*: 1 sites by filter 'late_function,first_victim', [0-9]* us",
+           "loaded */*late_fentry.so: [0-9]* sites, 0 refused",
+           "0x* covers 1 sites more in *late_fentry.so",
+           "unloaded */*late_fentry.so",
+           "refused, -2: *no_such_function*",
            "the loader has its own bytes again",
-           "unregistered 0x[0-9a-f]+: [0-9]+ sites, [0-9]+ us, waited [0-9]+ us of them",
-           "forked: .*",
+           "unregistered 0x*: [0-9]* sites, [0-9]* us, waited [0-9]* us of them",
+           "forked: *",
        })
-    EXPECT_TRUE(std::regex_search(text, std::regex(std::string("(^|\n)libfprobe\\[[0-9]+\\]: ") + line + "\n")))
-        << line << "\n"
-        << text;
+    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
 }
 
 TEST(DebugLog, IsSilentUnlessSwitchedOn) {

@@ -9,9 +9,10 @@
 #include <atomic>
 #include <cstdio>
 #include <fstream>
-#include <regex>
+#include <sstream>
 #include <thread>
 
+#include "image/symbol_match.h"
 #include "registry/late_modules.h"
 #include "registry/victims.h"
 
@@ -37,13 +38,14 @@ std::string dumped() {
   return text;
 }
 
-// The line that matches, "" if none does.
-std::string line_of(const std::string& text, const std::string& pattern) {
-  std::smatch found;
-  const std::regex line("(^|\n)([^\n]*" + pattern + "[^\n]*)");
-  return std::regex_search(text, found, line) ? found[2].str() : std::string();
+// The line that a glob matches somewhere, "" if none does.
+std::string line_of(const std::string& text, const std::string& glob) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (libfprobe::detail::glob_match("*" + glob + "*", line)) return line;
+  return {};
 }
-#define EXPECT_LINE(text, pattern) EXPECT_NE(line_of(text, pattern), "") << (pattern) << "\n" << (text)
+#define EXPECT_LINE(text, glob) EXPECT_NE(line_of(text, glob), "") << (glob) << "\n" << (text)
 
 std::string address_of(const void* object) {
   char text[32];
@@ -58,7 +60,7 @@ int attach(CountingProbe& probe, const char* name) {
 // --- Lines.
 
 TEST(Dump, NamesTheLibraryAndTheProcess) {
-  EXPECT_LINE(dumped(), "libfprobe [0-9.]+, process " + std::to_string(getpid()));
+  EXPECT_LINE(dumped(), "libfprobe *, process " + std::to_string(getpid()));
 }
 
 TEST(Dump, CountsEachModulesSitesByKindFormAndState) {
@@ -66,18 +68,18 @@ TEST(Dump, CountsEachModulesSitesByKindFormAndState) {
   ASSERT_EQ(attach(probe, "first_victim"), 0) << fprobe_last_error();
   const LatePlugin fentry(LATE_FENTRY), patchable(LATE_PATCHABLE), mcount(LATE_MCOUNT);
   const std::string text = dumped();
-  EXPECT_LINE(text, "registry_dump_test: [0-9]+ sites \\([0-9]+ fentry; [^)]*call[^)]*\\), 1 armed");
-  EXPECT_LINE(text, "late_fentry.so: [0-9]+ sites \\([0-9]+ fentry; .*\\), 0 armed");
-  EXPECT_LINE(text, "late_mcount.so: [0-9]+ sites \\([0-9]+ mcount; .*\\)");
-  EXPECT_LINE(text, "late_patchable.so: [0-9]+ sites \\([0-9]+ patchable; [0-9]+ single nops\\)");
-  EXPECT_LINE(text, "\\([0-9]+ modules without sites\\)");
+  EXPECT_LINE(text, "registry_dump_test: * sites (* fentry; *call*), 1 armed");
+  EXPECT_LINE(text, "late_fentry.so: * sites (* fentry; *), 0 armed");
+  EXPECT_LINE(text, "late_mcount.so: * sites (* mcount; *)");
+  EXPECT_LINE(text, "late_patchable.so: * sites (* patchable; * single nops)");
+  EXPECT_LINE(text, "(* modules without sites)");
 }
 
 TEST(Dump, SaysWhyPlacesAreRefused) {
   const LatePlugin plugin(LATE_SHORT);
   const std::string text = dumped();
   EXPECT_LINE(text, "late_short.so: 0 sites");
-  EXPECT_LINE(text, "  refused [0-9]+: .*nop");
+  EXPECT_LINE(text, "  refused *: *nop");
 }
 
 int entered(fprobe*, unsigned long, unsigned long, ftrace_regs*, void*) {
@@ -100,9 +102,9 @@ TEST(Dump, TellsEachProbesTargetHandlersFlagsAndMisses) {
   const std::string text = dumped();
   const std::string filter = line_of(text, address_of(&by_filter) + ": ");
   EXPECT_LINE(filter,
-              "[0-9]+ sites by filter '\\*_victim' without 'second_\\*', entry .*entered.* \\(registry_dump_test\\), "
-              "exit .*left.* \\(registry_dump_test\\), 8 bytes of entry data, flags kprobe_shared new_modules, "
-              "1 missed \\(1 recursion\\)");
+              "* sites by filter '\\*_victim' without 'second_\\*', entry *entered* (registry_dump_test), "
+              "exit *left* (registry_dump_test), 8 bytes of entry data, flags kprobe_shared new_modules, "
+              "1 missed (1 recursion)");
   EXPECT_LINE(text, address_of(&by_name) +
                         ": 2 sites by 2 names: first_victim, second_victim, entry none, exit none, 1 missed");
   EXPECT_LINE(text, address_of(&by_address) + ": 1 sites by 1 addresses, entry none");
@@ -114,7 +116,7 @@ TEST(Dump, TellsWhetherModulesLoadedLaterAreNoticed) {
   EXPECT_LINE(dumped(), "modules loaded later: seen by the next call");
   CountingProbe probe;
   ASSERT_EQ(register_fprobe(&probe, "late_function", nullptr), 0) << fprobe_last_error();
-  EXPECT_LINE(dumped(), "modules loaded later: announced by a jump in .*ld-linux");
+  EXPECT_LINE(dumped(), "modules loaded later: announced by a jump in *ld-linux");
 }
 
 TEST(Dump, ListsTheProbesOfASiteInTheOrderOfTheirHandlers) {
@@ -122,14 +124,14 @@ TEST(Dump, ListsTheProbesOfASiteInTheOrderOfTheirHandlers) {
   ASSERT_EQ(attach(older, "first_victim"), 0) << fprobe_last_error();
   ASSERT_EQ(attach(newer, "first_victim"), 0) << fprobe_last_error();
   const fprobe *first = &newer, *second = &older;
-  EXPECT_LINE(dumped(), "0x[0-9a-f]+ first_victim \\(registry_dump_test\\): armed, " + address_of(first) + " " +
-                            address_of(second));
+  EXPECT_LINE(dumped(),
+              "0x* first_victim (registry_dump_test): armed, " + address_of(first) + " " + address_of(second));
 }
 
 TEST(Dump, ShowsSomebodyElsesByteOnASite) {
   CountingProbe probe(0);
   ASSERT_EQ(attach(probe, "first_victim"), 0) << fprobe_last_error();
-  const std::string site = line_of(dumped(), "first_victim \\(");
+  const std::string site = line_of(dumped(), "first_victim (");
   const unsigned long place = std::stoul(site, nullptr, 16) +
                               (*reinterpret_cast<unsigned char*>(std::stoul(site, nullptr, 16)) == 0xe9 ? 0 : 1);
   const int memory = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
@@ -137,8 +139,8 @@ TEST(Dump, ShowsSomebodyElsesByteOnASite) {
   const std::string text = dumped();
   ASSERT_EQ(pwrite(memory, "\xe9", 1, static_cast<off_t>(place)), 1);
   close(memory);
-  EXPECT_LINE(text, "first_victim \\(registry_dump_test\\): armed, changed by somebody else");
-  EXPECT_LINE(text, "registry_dump_test: .* armed, 1 changed by somebody else");
+  EXPECT_LINE(text, "first_victim (registry_dump_test): armed, changed by somebody else");
+  EXPECT_LINE(text, "registry_dump_test: * armed, 1 changed by somebody else");
 }
 
 struct DumpingProbe : fprobe {
@@ -162,10 +164,10 @@ TEST(Dump, MayBeCalledInAHandlerAndShowsItsThread) {
   ASSERT_EQ(register_fprobe_syms(&probe, names, 1), 0) << fprobe_last_error();
   EXPECT_EQ(first_victim(1), 2);
   const std::string thread = std::to_string(gettid());
-  const std::string inside = ", in a handler of " + address_of(static_cast<fprobe*>(&probe)) + " at 0x[0-9a-f]+";
-  EXPECT_LINE(probe.text, "" + thread + ": [0-9]+ frames" + inside);
+  const std::string inside = ", in a handler of " + address_of(static_cast<fprobe*>(&probe)) + " at 0x*";
+  EXPECT_LINE(probe.text, thread + ": * frames" + inside);
   EXPECT_LINE(probe.text_at_exit, thread + ": 1 frames" + inside);
-  EXPECT_LINE(probe.text, "\\([0-9]+ states without a thread\\)");
+  EXPECT_LINE(probe.text, "(* states without a thread)");
   EXPECT_LINE(probe.text, "waiting for readers: 0 sets of probe lists, 0 unloaded modules");
   EXPECT_LINE(probe.text_when_withdrawn, "waiting for readers: 1 sets of probe lists, 0 unloaded modules");
   EXPECT_EQ(line_of(dumped(), "in a handler"), "");
@@ -237,7 +239,7 @@ TEST(Dump, GoesOnAfterShortAndInterruptedWritesAndHoldsNoLockMeanwhile) {
   thread.join();
   close(ends[0]);
   EXPECT_EQ(result, 0);
-  EXPECT_LINE(text, "libfprobe [0-9.]+, process");
+  EXPECT_LINE(text, "libfprobe *, process");
   EXPECT_LINE(text, "waiting for readers");
   EXPECT_TRUE(text.ends_with("unloaded modules\n")) << text;
 }
