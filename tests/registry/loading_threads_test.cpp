@@ -77,6 +77,23 @@ TEST(AThread, ThatWasNeverHitMayLoadModules) {
   EXPECT_EQ(probe.exits, 2u);
 }
 
+// The library's own allocations on the loading thread, with its locks held, are no calls for handlers.
+TEST(AThread, ThatWasNeverHitRunsNoHandlerForTheLibrarysOwnCalls) {
+  CountingProbe late, allocations(0);
+  const char* names[] = {"_Znwm"};
+  ASSERT_EQ(register_fprobe(&late, "late_function", nullptr), 0) << fprobe_last_error();
+  ASSERT_EQ(register_fprobe_syms(&allocations, names, 1), 0) << fprobe_last_error();
+  std::thread([&] {
+    const unsigned long before = allocations.entries;
+    void* const handle = dlopen(LATE_FENTRY, RTLD_NOW | RTLD_LOCAL);
+    EXPECT_EQ(allocations.entries, before);
+    EXPECT_NE(handle, nullptr);
+    dlclose(handle);
+  }).join();
+  EXPECT_GT(allocations.nmissed, 0u) << "the library allocated nothing, the test shows nothing";
+  EXPECT_EQ(late.entries, 1u);
+}
+
 TEST(Threads, LoadModulesWhileOthersRegisterAndUnregister) {
   constexpr unsigned long kRounds = 60;
   CountingProbe always;

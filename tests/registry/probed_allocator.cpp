@@ -1,0 +1,15 @@
+// The program's own allocator, with sites: the library calls it too.
+#include <cstdlib>
+#include <new>
+
+__attribute__((noinline)) void* operator new(std::size_t size) {
+  void* const memory = std::malloc(size != 0 ? size : 1);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+__attribute__((noinline)) void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+__attribute__((noinline)) void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
