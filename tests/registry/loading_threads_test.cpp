@@ -7,6 +7,8 @@
 #include "registry/late_modules.h"
 #include "registry/victims.h"
 
+extern void (*g_on_next_allocation)();  // probed_allocator.cpp
+
 namespace {
 
 using fprobe_test::CountingProbe;
@@ -92,6 +94,21 @@ TEST(AThread, ThatWasNeverHitRunsNoHandlerForTheLibrarysOwnCalls) {
   }).join();
   EXPECT_GT(allocations.nmissed, 0u) << "the library allocated nothing, the test shows nothing";
   EXPECT_EQ(late.entries, 1u);
+}
+
+void* g_loaded;
+
+TEST(AnAllocator, ThatLoadsAModuleInTheMiddleOfACallIsNoDeadlockAndTheNextCallCovers) {
+  CountingProbe late, other(0);
+  ASSERT_EQ(attach(late), 0) << fprobe_last_error();
+  g_on_next_allocation = [] { g_loaded = dlopen(LATE_FENTRY, RTLD_NOW | RTLD_LOCAL); };
+  EXPECT_EQ(attach(other, "first_victim"), 0) << fprobe_last_error();
+  ASSERT_NE(g_loaded, nullptr);
+  EXPECT_EQ(fprobe_synchronize(), 0);
+  const LatePlugin plugin(LATE_FENTRY);
+  EXPECT_EQ(plugin.call("late_function", 1), 11);
+  EXPECT_EQ(late.entries, 1u);
+  EXPECT_EQ(dlclose(g_loaded), 0);
 }
 
 TEST(Threads, LoadModulesWhileOthersRegisterAndUnregister) {

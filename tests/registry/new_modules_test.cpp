@@ -211,7 +211,7 @@ class RefusedText {
   }
 };
 
-TEST(LateSites, ThatWereRefusedComeWithTheNextCallInTheOrderOfRegistration) {
+TEST(LateSites, ThatWereRefusedComeWithTheNextCall) {
   OrderedProbe first('a'), second('b');
   ASSERT_EQ(register_fprobe(&first, "late_function", nullptr), 0) << fprobe_last_error();
   std::unique_ptr<LatePlugin> plugin;
@@ -225,6 +225,18 @@ TEST(LateSites, ThatWereRefusedComeWithTheNextCallInTheOrderOfRegistration) {
   ASSERT_EQ(register_fprobe(&second, "late_function", nullptr), 0) << fprobe_last_error();
   EXPECT_EQ(plugin->call("late_function", 4), 41);
   EXPECT_EQ(OrderedProbe::order(), "baba");
+}
+
+TEST(LateSites, OfAnOlderRegistrationThatComesLaterAreBehindThoseOfTheNewer) {
+  OrderedProbe older('a'), newer('b');
+  ASSERT_EQ(register_fprobe(&older, "late_chosen", nullptr), 0) << fprobe_last_error();
+  ASSERT_EQ(register_fprobe(&newer, "implementation", nullptr), 0) << fprobe_last_error();
+  const LatePlugin plugin(LATE_IFUNC);
+  EXPECT_EQ(plugin.call("late_calls_chosen", 1), 14);
+  EXPECT_EQ(OrderedProbe::order(), "bb");
+  EXPECT_EQ(fprobe_synchronize(), 0);
+  EXPECT_EQ(plugin.call("late_calls_chosen", 1), 14);
+  EXPECT_EQ(OrderedProbe::order(), "bbbaba");
 }
 
 TEST(LateSites, ArePutToRestByUnregister) {
