@@ -1,13 +1,14 @@
 // FPROBE_FL_NEW_MODULES: modules that handlers, new threads, and several threads at once load.
 #include <errno.h>
 
+#include <atomic>
 #include <memory>
 #include <thread>
 
 #include "registry/late_modules.h"
 #include "registry/victims.h"
 
-extern void (*g_on_next_allocation)();  // probed_allocator.cpp
+extern std::atomic<void (*)()> g_on_next_allocation;  // probed_allocator.cpp
 
 namespace {
 
