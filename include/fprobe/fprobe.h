@@ -58,7 +58,7 @@ struct ftrace_ops {
 /* fprobe.flags. Set them before registering; DISABLED changes through disable_fprobe() and enable_fprobe() later. */
 #define FPROBE_FL_DISABLED 1U      /* no handler runs */
 #define FPROBE_FL_KPROBE_SHARED 2U /* does not fire while kprobe_running() (fprobe/kprobes.h) */
-#define FPROBE_FL_NEW_MODULES 4U   /* a filter also covers modules loaded later; not available yet: -EOPNOTSUPP */
+#define FPROBE_FL_NEW_MODULES 4U   /* a filter also covers modules loaded later, see register_fprobe() */
 #define FPROBE_FL_GENERAL_REGS 8U  /* handlers are compiled with -mgeneral-regs-only: vector registers are not saved */
 #define FPROBE_FL_SAVE_FPENV 16U   /* sticky floating-point exception flags are restored too (costs tens of ns) */
 /* What a hit keeps without these two: every register that the psABI lets a caller rely on (vectors in their full width in
@@ -109,12 +109,20 @@ struct fprobe {
  * matches: an alternative that matches nothing goes unnoticed.
  *
  * Also -ENOENT (empty pattern; nothing matches), -EINVAL (malformed: unclosed `[`, trailing `\`, empty alternative).
+ *
+ * With FPROBE_FL_NEW_MODULES it goes on selecting, until it is unregistered, in each module that dlopen() loads: hits
+ * begin with the module's constructors. Then it succeeds though nothing matches yet. Unloaded modules drop out, and are
+ * covered again when they come back. Where a module cannot be attached to (no memory, text that may not be written), all
+ * of it is left out, and tried again at the next load and the next call of a register or unregister function or of
+ * fprobe_synchronize(). That call is also when names that only an IFUNC gives are found, and modules with text
+ * relocations; modules in namespaces of dlmopen() never are. -EOPNOTSUPP: no loader (-static), or one of an unknown
+ * kind; -EBUSY: a debugger's breakpoint is where the loader announces modules.
  */
 FPROBE_API int register_fprobe(struct fprobe* fp, const char* filter, const char* notfilter);
 
 /*
  * Probes the functions at `num` addresses, each a site's entry_ip or a function's first byte. Duplicates and aliases
- * fire once. Also -ENOENT (an address is neither). The array is only read.
+ * fire once. Also -ENOENT (an address is neither). The array is only read. FPROBE_FL_NEW_MODULES has no effect.
  */
 FPROBE_API int register_fprobe_ips(struct fprobe* fp, unsigned long* addrs, int num);
 
@@ -122,6 +130,7 @@ FPROBE_API int register_fprobe_ips(struct fprobe* fp, unsigned long* addrs, int 
  * Probes `num` functions by exact name (no globs, blanks count; `module:name` is understood). A name with several
  * bearers, such as overloads or static functions of two files, attaches to all of them. Also -ENOENT (a name is
  * unknown, or no bearer of it can be probed: fprobe_last_error() says how to compile it). The array is only read.
+ * FPROBE_FL_NEW_MODULES has no effect.
  */
 FPROBE_API int register_fprobe_syms(struct fprobe* fp, const char** syms, int num);
 
@@ -227,7 +236,11 @@ FPROBE_API int fprobe_for_each_site(int (*cb)(const struct fprobe_site* site, vo
  * registered. A later registration works as usual. */
 FPROBE_API int fprobe_restore_text(void);
 
-/* Writes the library's state as text to a file descriptor. 0 or a negative errno. Not available yet: -EOPNOTSUPP. */
+/*
+ * Writes the library's state as text for humans to a file descriptor: modules and their sites, probes, sites with
+ * probes, threads. The text may change with any version. May be called inside a handler; no lock of the library is held
+ * while it writes. 0, or what write() gave (-EBADF, -EPIPE, ...).
+ */
 FPROBE_API int fprobe_dump(int fd);
 
 /*

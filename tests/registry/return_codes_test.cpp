@@ -159,14 +159,6 @@ TEST(RegisterCodes, CountsThatAreNotPositiveAreInvalid) {
   EXPECT_EQ(register_fprobe_syms(&probe, with_null, 2), -EINVAL);
 }
 
-TEST(RegisterCodes, WhatIsNotBuiltYetIsNotSupported) {
-  Probe probe;
-  probe.flags = FPROBE_FL_NEW_MODULES;
-  EXPECT_EQ(register_fprobe(&probe, "first_victim", nullptr), -EOPNOTSUPP);
-  EXPECT_EQ(fprobe_dump(2), -EOPNOTSUPP);
-  EXPECT_STRNE(fprobe_last_error(), "");
-}
-
 TEST(CountCodes, AreThoseOfRegister) {
   struct {
     const char *filter, *notfilter;

@@ -26,6 +26,7 @@ enum class SiteForm : std::uint8_t {
   kNop5,               // 0f 1f 44 00 xx                 5 bytes (gcc -mnop-mcount, clang patchable)
   kNops,               // 90 × n, n >= 5                 gcc patchable: a thread can stand between them
   kNopRun,             // one long nop, 6 <= n <= 15     clang patchable (more nops may follow, they are left alone)
+  kReturn,             // c3, then 4 bytes of padding    no site: the end of an empty function (loader_hook.cpp)
 };
 
 inline constexpr std::uintptr_t kLiveCallLengths[] = {5, 6};  // of sites that are calls

@@ -14,6 +14,7 @@
 //   kNops, n >= 5           90 × n              0f 1f 44 00 00 90*  eb n-2 90*           e9 t0 t1 t2 t3 90*
 //   kNopRun, n == 6         66 0f 1f 44 00 08   as original         48 3d 1f 44 00 08    e9 t0 t1 t2 t3 08
 //   kNopRun, n > 6          long nops           as original         eb n-2 rest          e9 t0 t1 t2 t3 rest
+//   kReturn                 c3 padding          as original         as original          e9 t0 t1 t2 t3
 //
 // The usual way, through a short jump over the rest of the site (t0 == 03, see thunk_place):
 //     0f 1f 44 00 00   nop
@@ -40,6 +41,8 @@
 // (5) e9 3d t1 t2 t3 xx   jmp
 // Where two bytes may be written at once, (1) to (3) are one step.
 //
+// Behind the `ret` of kReturn nobody decodes anything: its jump is written from the tail, and taken away from the head.
+//
 // In none of these states lies an instruction boundary inside the site (kNops apart), so no thread, however long it is
 // preempted, can wake up in the middle of one; and ip + length, where a thread inside __fentry__ returns to, is one
 // always.  Of gcc's single nops a thread may stand on any.  They are merged first: every suffix of 66 66 66 66 90, and
@@ -55,6 +58,7 @@ namespace {
 
 constexpr std::uint8_t kJmpRel32 = 0xe9;      // jmp rel32
 constexpr std::uint8_t kJmpRel8 = 0xeb;       // jmp rel8
+constexpr std::uint8_t kRet = 0xc3;           // ret
 constexpr std::uint8_t kNop = 0x90;           // nop
 constexpr std::uint8_t kTestEaxImm32 = 0xa9;  // test $imm32,%eax
 constexpr std::uint8_t kGroup5 = 0xff;        // call *..., with kModRmCallRip
@@ -157,6 +161,16 @@ void plan_short_jump(Planner& plan, const SiteShape& shape, const Bytes& to) noe
   plan.go(to);
 }
 
+// One byte that threads decode, and padding behind it.
+void plan_return(Planner& plan, const SiteShape& shape, const Bytes& to) noexcept {
+  const std::uint8_t* const place = to.byte + shape.patch_offset;
+  if (place[0] == kRet)
+    plan.set_first(kRet);
+  else
+    plan.go_behind(to, plan.head(0), place[1]);
+  plan.go(to);
+}
+
 // Through `test $imm32,%eax`: single bytes only, for places of five bytes.
 void plan_test_immediate(Planner& plan, const SiteShape& shape, const Bytes& to) noexcept {
   plan.set_first(kTestEaxImm32);
@@ -205,6 +219,10 @@ bool plan_any(const SiteShape& shape, const std::uint8_t* from, const std::uint8
   Planner plan(shape, from, steps);
   const Bytes to = load(shape, to_bytes);
   if (std::equal(from, from + shape.length, to_bytes)) return true;
+  if (shape.form == SiteForm::kReturn) {
+    plan_return(plan, shape, to);
+    return true;
+  }
   if (plan.head(0) == kNop && plan.head(1) == kNop) return false;  // a thread may stand on any of the single nops
   if (is_compared(shape)) return plan_compare_immediate(plan, to, pairs);
 
@@ -225,7 +243,7 @@ bool plan_any(const SiteShape& shape, const std::uint8_t* from, const std::uint8
 void idle_bytes(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* original, std::uint8_t* out) noexcept {
   std::memcpy(out, original, shape.length);
   std::uint8_t* place = out + shape.patch_offset;
-  if (is_straddling(ip, shape)) {
+  if (is_straddling(ip, shape) && shape.form != SiteForm::kReturn) {
     place[0] = is_compared(shape) ? kRexW : kJmpRel8;
     place[1] = second_byte(shape);
     return;
@@ -238,6 +256,8 @@ void idle_bytes(std::uintptr_t ip, const SiteShape& shape, const std::uint8_t* o
       return;
     case SiteForm::kCallGot:
       std::memcpy(place, kNop6Bytes, sizeof kNop6Bytes);
+      return;
+    case SiteForm::kReturn:
       return;
     case SiteForm::kNop5:
     case SiteForm::kNopRun:
@@ -275,6 +295,7 @@ void plan_poke_alone(const SiteShape& shape, const std::uint8_t* from, const std
                      PokeSteps& steps) noexcept {
   Planner plan(shape, from, steps);
   if (std::equal(from, from + shape.length, to)) return;
+  if (shape.form == SiteForm::kReturn) return plan_return(plan, shape, load(shape, to));
   plan_short_jump(plan, shape, load(shape, to));
 }
 

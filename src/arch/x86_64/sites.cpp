@@ -162,4 +162,24 @@ std::uintptr_t plt_slot_word(std::span<const std::byte> slot, std::uintptr_t ip)
   return is_jump ? insn.target : 0;
 }
 
+const char* form_name(SiteForm form) noexcept {
+  switch (form) {
+    case SiteForm::kCallRel32:
+      return "call";
+    case SiteForm::kCallRel32Prefixed:
+      return "prefixed call";
+    case SiteForm::kCallGot:
+      return "call through GOT";
+    case SiteForm::kNop5:
+      return "nop of 5";
+    case SiteForm::kNops:
+      return "single nops";
+    case SiteForm::kNopRun:
+      return "longer nop";
+    case SiteForm::kReturn:
+      return "return";
+  }
+  return "unknown";
+}
+
 }  // namespace libfprobe::detail::arch

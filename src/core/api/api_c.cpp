@@ -7,7 +7,9 @@
 #include <new>
 #include <span>
 
+#include "api/dump.h"
 #include "api/lifecycle.h"
+#include "base/debug_log.h"
 #include "base/result.h"
 #include "registry/registry.h"
 
@@ -19,6 +21,7 @@ __attribute__((tls_model("initial-exec"))) constinit thread_local char tls_sente
 
 int report(const Error& error) noexcept {
   std::memcpy(tls_sentence, error.sentence, sizeof tls_sentence);
+  debug_log::say("refused, %d: %s", error.negative(), error.sentence);
   return error.negative();
 }
 
@@ -139,8 +142,8 @@ int fprobe_restore_text(void) {
   return call([] { return registry::restore_text(); });
 }
 
-int fprobe_dump(int) {
-  return report(make_error(EOPNOTSUPP, "fprobe_dump() is not available in this version"));
+int fprobe_dump(int fd) {
+  return call([fd] { return dump(fd); });
 }
 
 int fprobe_synchronize(void) {

@@ -10,6 +10,7 @@
 #include <atomic>
 
 #include "api/ownership.h"
+#include "base/debug_log.h"
 #include "base/syscalls.h"
 #include "hot/thread_state.h"
 #include "patch/text_poke.h"
@@ -37,6 +38,7 @@ void become_child() noexcept {
   prepare_barriers();
   threads::reset_after_fork();
   registry::reset_in_child();
+  debug_log::say("forked: probes are this process's own from now on");
 }
 
 void after_fork_in_child() noexcept {
@@ -74,15 +76,24 @@ void stay_loaded() noexcept {
     (void)dlerror();  // the program itself, which nobody closes: the message is none of its business
 }
 
+// Inside dlopen and dlclose: what enter() does for a call of the API.
+void enter_from_loader() noexcept {
+  if (g_pid.load(std::memory_order_relaxed) != sys::getpid()) become_child();
+  if (current_state() == nullptr) (void)threads::attach_current();
+}
+
 // As early as a constructor may run, so that the program's own ones are probed and its sites cost nothing from then on.
 __attribute__((constructor(101))) void load() {
   g_pid.store(sys::getpid(), std::memory_order_relaxed);
-  if (!ownership::claim()) return;
+  debug_log::initialise(secure_getenv("FPROBE_DEBUG"));
+  if (!ownership::claim()) return debug_log::say("another copy of libfprobe is at work: this one stays out");
+  debug_log::say("libfprobe " FPROBE_VERSION " loaded");
   stay_loaded();
   prepare_barriers();
   threads::initialise(frames_from_environment());
   if (wants_everything_kept()) registry::keep_everything();
   registry::on_arming(&threads::prepare_all);
+  registry::on_loader_change(&enter_from_loader);
   share_with_gmon();
   registry::prepare_loaded_modules();
 }

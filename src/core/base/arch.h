@@ -89,6 +89,9 @@ using IsProfilingTarget = bool (*)(std::uintptr_t target, bool through_memory, v
 [[nodiscard]] std::size_t match_large_call(std::span<const std::byte> code, std::uintptr_t ip,
                                            IsProfilingTarget is_target, void* argument) noexcept;
 
+// For humans.
+[[nodiscard]] const char* form_name(SiteForm form) noexcept;
+
 // Where a function may start whose entry site is at `offset` of `text`: there, over a pad, over a nested function's
 // push.  The farthest comes first; which is true, symbols and unwind tables know.
 struct StartGuess {
@@ -199,6 +202,15 @@ void emit_entry_jump(std::uint8_t* out, std::uintptr_t entry) noexcept;
 // entry code's frame ends.
 void lift_chain(ftrace_regs& regs, std::uintptr_t& cfa) noexcept;
 void lower_chain(const ftrace_regs& regs) noexcept;
+
+// --- loader_hook.cpp, loader_hook.S ---
+//
+// A function that does nothing: where it returns (`offset`), and the shape of a jump over that return and the padding
+// behind it.  False: it does something, or there is no room.
+[[nodiscard]] bool match_empty_function(std::span<const std::byte> function, std::uintptr_t ip, SiteShape& shape,
+                                        std::size_t& offset) noexcept;
+// In place of that return: keeps every register, calls fprobe_loader_changed() (registry/new_modules.cpp), returns.
+[[nodiscard]] std::uintptr_t loader_hook_code() noexcept;
 
 // --- entry.S, return.S ---
 //

@@ -48,6 +48,15 @@ DynamicTables::DynamicTables(const LoadedImage& image) noexcept : memory_(image)
       case DT_SONAME:
         soname_offset = entry.d_un.d_val;
         break;
+      case DT_DEBUG:
+        debugger_word_ = entry.d_un.d_ptr;
+        break;
+      case DT_TEXTREL:
+        has_text_relocations_ = true;
+        break;
+      case DT_FLAGS:
+        has_text_relocations_ = has_text_relocations_ || (entry.d_un.d_val & DF_TEXTREL) != 0;
+        break;
       default:
         break;
     }

@@ -103,6 +103,10 @@ class DynamicTables {
   [[nodiscard]] Relocations relocations() const noexcept { return relocations_; }          // .rela.dyn
   [[nodiscard]] Relocations plt_relocations() const noexcept { return plt_relocations_; }  // .rela.plt
   [[nodiscard]] std::string_view soname() const noexcept { return soname_; }
+  // What the loader tells debuggers (struct r_debug), in a main program that a loader loaded; else 0.
+  [[nodiscard]] std::uintptr_t debugger_word() const noexcept { return debugger_word_; }
+  // Relocating the module changes its text.
+  [[nodiscard]] bool has_text_relocations() const noexcept { return has_text_relocations_; }
   // Of .dynsym, as the hash table tells it; 0 when there is none.
   [[nodiscard]] std::size_t symbol_count() const noexcept;
   [[nodiscard]] bool read_symbol(std::size_t index, Elf64_Sym& symbol, std::string_view& name) const noexcept;
@@ -118,6 +122,8 @@ class DynamicTables {
   ImageMemory memory_;
   std::uintptr_t symbols_ = 0, strings_ = 0, hash_ = 0, gnu_hash_ = 0;
   Relocations relocations_, plt_relocations_;
+  std::uintptr_t debugger_word_ = 0;
+  bool has_text_relocations_ = false;
   std::string_view soname_;
 };
 

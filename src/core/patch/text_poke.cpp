@@ -95,7 +95,7 @@ class Batch {
 
   // Single nops become one instruction before anything else, unless nobody can stand between them.
   [[nodiscard]] bool is_merged(const TextEdit& edit, std::uint8_t* merged) const noexcept {
-    return !is_alone_ && arch::merge_nops(edit.shape, edit.before, merged);
+    return !is_alone_ && !edit.unentered && arch::merge_nops(edit.shape, edit.before, merged);
   }
   // What lies at the site in front of step `index`.
   void bytes_before(const TextEdit& edit, const arch::PokeSteps& steps, unsigned index,
@@ -106,7 +106,7 @@ class Batch {
   }
 
   [[nodiscard]] bool plan(const TextEdit& edit, arch::PokeSteps& steps) const noexcept {
-    if (is_alone_) {
+    if (is_alone_ || edit.unentered) {
       arch::plan_poke_alone(edit.shape, edit.before, edit.after, steps);
       return true;
     }

@@ -24,6 +24,7 @@ struct TextEdit {
   // ours to write: a debugger's breakpoint on it is no obstacle.
   std::uint8_t before[arch::kMaxSiteLength]{};
   std::uint8_t after[arch::kMaxSiteLength]{};
+  bool unentered = false;              // no thread can have run this text yet: changed as if there were one thread only
   const LoadedImage* image = nullptr;  // whose text it is; an edit of an unloaded image is left out; null: not checked
   bool done = false;                   // out: written
   bool foreign = false;                // out: bytes differ from `before` (a debugger or uprobe sits there), left alone

@@ -126,7 +126,7 @@ void disarm_live(SiteRecord& record) noexcept {
   fprobe_live_sites.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Result<bool> bring_into_form(std::span<SiteRecord* const> records, TextForm form, PokeMode mode) {
+Result<bool> bring_into_form(std::span<SiteRecord* const> records, TextForm form, PokeMode mode, Inside inside) {
   if (!sys::allocation_allowed()) throw std::bad_alloc();
   // poke_text sorts its edits, so the records are sorted first: both stay in step.
   std::vector<SiteRecord*> changing;
@@ -147,7 +147,10 @@ Result<bool> bring_into_form(std::span<SiteRecord* const> records, TextForm form
   if (changing.empty()) return true;
   std::sort(changing.begin(), changing.end(),
             [](const SiteRecord* a, const SiteRecord* b) { return a->found.ip < b->found.ip; });
-  for (const SiteRecord* const record : changing) edits.push_back(edit_for(*record, form));
+  for (const SiteRecord* const record : changing) {
+    edits.push_back(edit_for(*record, form));
+    edits.back().unentered = inside == Inside::kNobody;
+  }
 
   const Result<void> poked = poke_text(edits, mode);
   bool all_done = true;

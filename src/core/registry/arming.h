@@ -24,9 +24,13 @@ enum class TextForm { kOriginal, kLive, kIdle, kArmed };
 // A live site is not dispatched any more; others stay as they are.
 void disarm_live(SiteRecord& record) noexcept;
 
+// kNobody: the text of these sites was mapped a moment ago, and the loader has not let anybody enter it yet.
+enum class Inside { kPerhapsThreads, kNobody };
+
 // The value: every site has the form now (always with kAllOrNothing).  Sites that have it already cost nothing.
 // Throws std::bad_alloc before anything is written.
-[[nodiscard]] Result<bool> bring_into_form(std::span<SiteRecord* const> records, TextForm form, PokeMode mode);
+[[nodiscard]] Result<bool> bring_into_form(std::span<SiteRecord* const> records, TextForm form, PokeMode mode,
+                                           Inside inside = Inside::kPerhapsThreads);
 
 }  // namespace libfprobe::detail
 

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/debug_log.h"
 #include "patch/text_poke.h"
+#include "registry/new_modules.h"
 #include "registry/registry.h"
 #include "registry/state.h"
 
@@ -44,6 +46,7 @@ Retirement* take_off(RegistryState& registry, PooledSlot& slot, registry::Waitin
   registry.limbo.add(retirement);
   (void)with_loader_locked([&]() -> Result<void> {
     withdraw(registry, registration->records, *retirement);
+    if (!some_cover_new_modules(registry)) registry.loader_hook.disarm();
     return {};
   });
   return retirement;
@@ -68,6 +71,7 @@ Result<void> detach(fprobe& probe, Waiting waiting) {
                       "unregister_fprobe() inside a handler would wait for itself: use "
                       "unregister_fprobe_async()");
   RegistryState& registry = state();
+  const debug_log::Stopwatch watch;
   Retirement* retirement = nullptr;
   {
     const Operation operation;
@@ -79,8 +83,15 @@ Result<void> detach(fprobe& probe, Waiting waiting) {
     });
     retirement = take_off(registry, *slot, waiting);
   }
-  if (waiting == Waiting::kNone) return {};
+  const void* const name = &probe;  // what it was: others may free it from here on
+  if (waiting == Waiting::kNone) {
+    debug_log::say("unregistered %p, %ld us; its handlers may still run", name, watch.microseconds());
+    return {};
+  }
+  const debug_log::Stopwatch wait;
   wait_for_handlers(retirement->sites);
+  debug_log::say("unregistered %p: %zu sites, %ld us, waited %ld us of them", name, retirement->sites.size(),
+                 watch.microseconds(), wait.microseconds());
   const Operation operation;
   registry.limbo.finish(retirement, registry.slots);
   return {};
@@ -113,6 +124,8 @@ Result<void> synchronize() {
   const Operation operation;
   return with_loader_locked([&]() -> Result<void> {
     tidy_up(registry);
+    // What a load could not attach is tried again; its failure is none of what was asked for here.
+    if (some_cover_new_modules(registry)) (void)follow_loader(registry);
     return {};
   });
 }

@@ -125,6 +125,18 @@ void Limbo::collect_sites(std::vector<const Site*>& sites) const {
     sites.insert(sites.end(), retirement->sites.begin(), retirement->sites.end());
 }
 
+Limbo::Size Limbo::size() const noexcept {
+  Size size{0, buried_.size()};
+  for (const Retirement* retirement = first_; retirement != nullptr; retirement = retirement->next) ++size.retirements;
+  return size;
+}
+
+void Limbo::collect_buried_sites(std::vector<const Site*>& sites) const {
+  for (const std::unique_ptr<Module>& module : buried_)
+    for (const SiteRecord& record : module->sites())
+      if (record.site != nullptr) sites.push_back(record.site);
+}
+
 void Limbo::forget_waiters() noexcept {
   for (Retirement* retirement = first_; retirement != nullptr; retirement = retirement->next)
     retirement->has_waiter = false;

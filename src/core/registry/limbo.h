@@ -52,6 +52,12 @@ class Limbo {
   void reclaim(SlotPool& pool) noexcept;
   // Adds the sites of everything that waits.  Throws std::bad_alloc.
   void collect_sites(std::vector<const Site*>& sites) const;
+  struct Size {
+    std::size_t retirements = 0, modules = 0;
+  };
+  [[nodiscard]] Size size() const noexcept;
+  // Adds the Sites of unloaded modules that handlers may still be on.  Throws std::bad_alloc.
+  void collect_buried_sites(std::vector<const Site*>& sites) const;
   // In a fork child: the threads that waited are gone.
   void forget_waiters() noexcept;
 

@@ -9,6 +9,7 @@
 
 #include "base/syscalls.h"
 #include "image/image_file.h"
+#include "image/image_memory.h"
 #include "image/wide_vectors.h"
 
 namespace libfprobe::detail {
@@ -189,10 +190,20 @@ std::size_t ModuleSet::index_of(const LoadedImage& image) const noexcept {
   return modules_.size();
 }
 
-Result<ModuleSet::Changes> ModuleSet::refresh() {
+void ModuleSet::leave_to_others(ImageSnapshot& snapshot, Moment moment) const {
+  if (moment == Moment::kUntold) return;
+  const std::size_t left = std::erase_if(snapshot.images, [&](const LoadedImage& image) {
+    return index_of(image) == modules_.size() &&
+           DynamicTables(image).has_text_relocations() == (moment == Moment::kLoading);
+  });
+  if (left != 0) --snapshot.generation.added;  // a number the loader never tells again: the next call looks anew
+}
+
+Result<ModuleSet::Changes> ModuleSet::refresh(Moment moment) {
   if (is_known_ && image_generation() == snapshot_.generation) return Changes{};
   Result<ImageSnapshot> snapshot = snapshot_images();
   if (!snapshot.ok()) return snapshot.error();
+  leave_to_others(*snapshot, moment);
   const bool some_unloaded = is_known_ && snapshot->generation.removed != snapshot_.generation.removed;
 
   // First all that can fail, beside the present set; then the exchange, which cannot.

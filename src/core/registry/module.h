@@ -46,6 +46,7 @@ class Module {
   [[nodiscard]] const LoadedImage& image() const noexcept { return image_; }
   [[nodiscard]] std::span<SiteRecord> sites() noexcept { return sites_; }
   [[nodiscard]] bool has_sites() const noexcept { return !sites_.empty(); }
+  [[nodiscard]] std::size_t site_count() const noexcept { return sites_.size(); }
   [[nodiscard]] std::span<const RefusedSite> refused() const noexcept { return refused_; }
 
   // The site with this entry_ip, or the sites of the function that starts at `address`.
@@ -61,6 +62,14 @@ class Module {
   [[nodiscard]] Result<void> make_site(SiteRecord& record);
   [[nodiscard]] Result<void> make_thunk(SiteRecord& record);
   [[nodiscard]] Result<void> seal_thunks();
+
+  // Whether every registration that covers new modules has seen this one.
+  [[nodiscard]] bool was_offered() const noexcept { return was_offered_; }
+  void set_offered() noexcept { was_offered_ = true; }
+  // Some of its IFUNCs were not bound when its names were read last: they may be by now.
+  [[nodiscard]] bool has_unbound_names() const noexcept {
+    return names_ != nullptr && !names_->symbols().unbound_ifuncs().empty();
+  }
 
   // Whether the text is as we left it, or fresh from the file: then it was unloaded and loaded again at the same place.
   enum class Text { kOurs, kFresh, kUntold };  // kUntold: we left it as the file has it
@@ -83,6 +92,7 @@ class Module {
   std::unique_ptr<ThunkArena> arenas_[arch::kEntryDoors];  // of thunks that lead to each door, made on first use
   bool has_unsealed_thunks_ = false;
   std::optional<bool> has_wide_vectors_;  // looked for when the first Site is made
+  bool was_offered_ = false;
 };
 
 // FPROBE_SAVE_ALL: hits of sites made from now on keep the CPU's whole state.
@@ -94,8 +104,14 @@ class ModuleSet {
     std::vector<Module*> added;
     std::vector<std::unique_ptr<Module>> departed;
   };
-  // Follows what the loader did since the last call.  On failure nothing changes.
-  [[nodiscard]] Result<Changes> refresh();
+  // Follows what the loader did since the last call.  On failure nothing changes.  `moment` tells which new modules are
+  // left to a later call.
+  enum class Moment {
+    kUntold,        // none
+    kLoading,       // those whose text relocation is going to change
+    kBetweenLoads,  // all others: they are being loaded, and taken in by kLoading
+  };
+  [[nodiscard]] Result<Changes> refresh(Moment moment = Moment::kUntold);
 
   // In load order, the main program first.
   [[nodiscard]] std::span<const std::unique_ptr<Module>> modules() const noexcept { return modules_; }
@@ -104,6 +120,7 @@ class ModuleSet {
 
  private:
   [[nodiscard]] std::size_t index_of(const LoadedImage& image) const noexcept;
+  void leave_to_others(ImageSnapshot& snapshot, Moment moment) const;
 
   bool is_known_ = false;  // a first refresh has happened
   ImageSnapshot snapshot_;

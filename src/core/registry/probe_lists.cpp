@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "base/syscalls.h"
 #include "base/tsan.h"
@@ -58,6 +59,10 @@ std::size_t count_live(const ProbeList* list) noexcept {
   return count;
 }
 
+std::uint64_t order_of(const ListEntry& entry) noexcept {
+  return static_cast<const PooledSlot*>(entry.slot)->order;  // all slots come from the pool
+}
+
 }  // namespace
 
 bool is_live(const ListEntry& entry) noexcept {
@@ -98,9 +103,14 @@ const ProbeList* ListChanges::successor(const ProbeList* old, const ListEntry* a
   if (added == nullptr && old != nullptr && live == old->count) return old;  // nothing to take out
   if (count == 0) return at->second = nullptr;
   ProbeList* const list = allocate_list(count);
-  if (added != nullptr) append(*list, *added);  // newest registration first
-  for (std::size_t i = 0; old != nullptr && i < old->count; ++i)
-    if (is_live(old->entries[i])) append(*list, old->entries[i]);
+  // Newest registration first, even when an older one comes to a module that was loaded after the newer was registered.
+  for (std::size_t i = 0; old != nullptr && i < old->count; ++i) {
+    if (!is_live(old->entries[i])) continue;
+    if (added != nullptr && order_of(old->entries[i]) <= order_of(*added))
+      append(*list, *std::exchange(added, nullptr));
+    append(*list, old->entries[i]);
+  }
+  if (added != nullptr) append(*list, *added);
   return at->second = list;
 }
 

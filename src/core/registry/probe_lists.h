@@ -26,6 +26,7 @@ struct Registration;
 // Slots are type-stable; the pool hands them out again under a later generation.
 struct PooledSlot : ProbeSlot {
   std::uintptr_t number = 0;             // in the pool, from 1: what a registered struct keeps (fprobe.handle)
+  std::uint64_t order = 0;               // of the registration: later ones have higher numbers
   PooledSlot* next = nullptr;            // in the pool, or among the live ones
   Registration* registration = nullptr;  // while live
 };
@@ -56,7 +57,8 @@ class ListChanges {
   ListChanges& operator=(const ListChanges&) = delete;
 
   void reserve(std::size_t sites) { changes_.reserve(sites); }
-  // The site will show its live entries, with `added` in front of them when given.  Throws std::bad_alloc.
+  // The site will show its live entries, and `added` when given: in front of all that were registered before it.  Throws
+  // std::bad_alloc.
   void plan(Site& site, const ListEntry* added);
   // How many old lists publish() will hand over.
   [[nodiscard]] std::size_t retired_count() const noexcept { return retired_count_; }

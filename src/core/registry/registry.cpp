@@ -1,14 +1,19 @@
 // See registry.h: register as a transaction.  Unregister and the rest are in detach.cpp and listing.cpp.
 //
-// Everything that can fail happens in Attachment::prepare(); commit() is noexcept and starts with the first store that
+// Everything that can fail happens in Joining::prepare(); commit() is noexcept and starts with the first store that
 // a hit can see.
 #include "registry/registry.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
+#include "base/debug_log.h"
+#include "base/text.h"
 #include "base/tsan.h"
 #include "patch/text_poke.h"
+#include "registry/attachment.h"
+#include "registry/new_modules.h"
 #include "registry/state.h"
 
 namespace libfprobe::detail {
@@ -40,93 +45,124 @@ Result<void> check(const fprobe& probe) {
   return {};
 }
 
-// The handlers of all probes: what a filter leaves out.
-std::vector<std::uintptr_t> handlers_of_all(const RegistryState& registry, const fprobe* joining) {
-  std::vector<std::uintptr_t> handlers;
-  const auto add = [&](std::uintptr_t handler) {
-    if (handler != 0) handlers.push_back(handler);
-  };
-  for (const PooledSlot* slot = registry.live; slot != nullptr; slot = slot->next) {
-    add(slot->registration->entry_handler);
-    add(slot->registration->exit_handler);
-  }
+// The handlers of all probes, and of one that is about to join them.
+std::vector<std::uintptr_t> handlers_with(const RegistryState& registry, const fprobe* joining) {
+  std::vector<std::uintptr_t> handlers = handlers_of_all(registry);
   if (joining == nullptr) return handlers;
-  add(reinterpret_cast<std::uintptr_t>(joining->entry_handler));
-  add(reinterpret_cast<std::uintptr_t>(joining->exit_handler));
+  if (joining->entry_handler != nullptr) handlers.push_back(reinterpret_cast<std::uintptr_t>(joining->entry_handler));
+  if (joining->exit_handler != nullptr) handlers.push_back(reinterpret_cast<std::uintptr_t>(joining->exit_handler));
   return handlers;
 }
 
+bool covers_new_modules(const fprobe& probe) noexcept {
+  return (__atomic_load_n(&probe.flags, __ATOMIC_RELAXED) & FPROBE_FL_NEW_MODULES) != 0;  // fixed while it registers
+}
+
+// What a registration is to keep of its target for modules to come: a filter with the flag; addresses and names mean
+// what is loaded now.
+Result<std::unique_ptr<const Filter>> filter_to_keep(const FilterTarget& target, const fprobe& probe) {
+  std::unique_ptr<const Filter> kept;
+  if (!covers_new_modules(probe)) return kept;
+  Result<Filter> filter = Filter::parse(target.match, target.exclude);
+  if (!filter.ok()) return filter.error();
+  kept = std::make_unique<const Filter>(std::move(*filter));
+  return kept;
+}
+template <class Target>
+Result<std::unique_ptr<const Filter>> filter_to_keep(const Target&, const fprobe&) {
+  return std::unique_ptr<const Filter>();
+}
+
 Result<Selection> select(const RegistryState& registry, const FilterTarget& target, const fprobe* joining) {
-  if (joining != nullptr && (joining->flags & FPROBE_FL_NEW_MODULES) != 0)
-    return make_error(EOPNOTSUPP, "FPROBE_FL_NEW_MODULES is not available in this version");
-  return resolve(registry.modules, target, handlers_of_all(registry, joining));
+  const bool may_come_later = joining != nullptr && covers_new_modules(*joining);
+  return resolve(registry.modules, target, handlers_with(registry, joining),
+                 may_come_later ? Enough::kMayComeLater : Enough::kFound);
 }
 template <class Target>
 Result<Selection> select(const RegistryState& registry, const Target& target, const fprobe*) {
   return resolve(registry.modules, target);
 }
 
-// One registration on its way.  Dropped before commit() it leaves nothing but thunks that no site leads to.
-class Attachment {
- public:
-  Attachment(RegistryState& registry, fprobe& probe) noexcept : registry_(registry), probe_(probe) {}
-  ~Attachment() {
-    if (slot_ != nullptr) registry_.slots.give_back(slot_);
-  }
-  Attachment(const Attachment&) = delete;
-  Attachment& operator=(const Attachment&) = delete;
+// What was asked for, for humans: "filter 'app::*' without 'app::test*'", "3 names: a, b, c".
+std::string describe_target(const FilterTarget& target) {
+  std::string text;
+  append(text, "filter '%s'", target.match);
+  if (target.exclude != nullptr && target.exclude[0] != '\0') append(text, " without '%s'", target.exclude);
+  return text;
+}
+std::string describe_target(SymbolsTarget target) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  append(text, "%zu names", target.size());
+  for (std::size_t i = 0; i < std::min(kShown, target.size()); ++i)
+    append(text, "%s %s", i == 0 ? ":" : ",", target[i]);
+  if (target.size() > kShown) text += ", ...";
+  return text;
+}
+std::string describe_target(AddressesTarget target) {
+  std::string text;
+  append(text, "%zu addresses", target.size());
+  return text;
+}
 
-  [[nodiscard]] Result<void> prepare(Selection records);
+// What a registration keeps of its target.
+struct Kept {
+  std::string origin;
+  std::unique_ptr<const Filter> filter;
+};
+
+// One registration on its way.  Dropped before commit() it leaves nothing but thunks that no site leads to.
+class Joining {
+ public:
+  Joining(RegistryState& registry, fprobe& probe) noexcept : registry_(registry), probe_(probe) {}
+  ~Joining();
+  Joining(const Joining&) = delete;
+  Joining& operator=(const Joining&) = delete;
+
+  [[nodiscard]] Result<void> prepare(Selection records, Kept kept);
   void commit() noexcept;
 
  private:
-  [[nodiscard]] Result<void> make_sites();
   void make_registration(Selection records);
-  void plan_lists();
+  [[nodiscard]] ListEntry make_entry() const noexcept;
 
   RegistryState& registry_;
   fprobe& probe_;
   PooledSlot* slot_ = nullptr;
   std::unique_ptr<Registration> registration_;
-  ListChanges changes_;
-  std::unique_ptr<Retirement> replaced_;  // the lists that the new ones replace
+  std::optional<Attachment> attachment_;
 };
 
-Result<void> Attachment::prepare(Selection records) {
-  make_registration(std::move(records));
-  if (Result<void> made = make_sites(); !made.ok()) return made.error();
-  plan_lists();
-  if (registry_.prepare_threads != nullptr && !registry_.prepare_threads()) return no_memory();
-  // Last, because it is the one step that others can see; a hit on a site without a list runs the function untouched.
-  return arm(registration_->records);
+Joining::~Joining() {
+  if (slot_ == nullptr) return;
+  registry_.slots.give_back(slot_);
+  if (!some_cover_new_modules(registry_)) registry_.loader_hook.disarm();
 }
 
-void Attachment::make_registration(Selection records) {
+Result<void> Joining::prepare(Selection records, Kept kept) {
+  make_registration(std::move(records));
+  registration_->origin = std::move(kept.origin);
+  registration_->filter = std::move(kept.filter);
+  if (registration_->filter != nullptr)
+    if (Result<void> armed = registry_.loader_hook.arm(registry_.modules); !armed.ok()) return armed;
+  registration_->retirement->lists.reserve(registration_->records.size());
+  registration_->retirement->sites.reserve(registration_->records.size());
+  return attachment_.emplace(registry_, registration_->records).prepare(registration_->entry);
+}
+
+void Joining::make_registration(Selection records) {
   slot_ = registry_.slots.take();
+  slot_->order = ++registry_.registrations;
   registration_ = std::make_unique<Registration>();
   registration_->probe = &probe_;
   registration_->entry_handler = reinterpret_cast<std::uintptr_t>(probe_.entry_handler);
   registration_->exit_handler = reinterpret_cast<std::uintptr_t>(probe_.exit_handler);
+  registration_->entry = make_entry();
   registration_->records = std::move(records);
   registration_->retirement = std::make_unique<Retirement>();
 }
 
-Result<void> Attachment::make_sites() {
-  const Selection& records = registration_->records;
-  if (!registry_.table.reserve(records.size())) return no_memory();
-  for (SiteRecord* const record : records)
-    if (Result<void> made = record->module->make_site(*record); !made.ok()) return made.error();
-  return {};
-}
-
-void Attachment::plan_lists() {
-  Retirement& retirement = *registration_->retirement;
-  const Selection& records = registration_->records;
-  retirement.sites.reserve(records.size());
-  retirement.lists.reserve(records.size());
-  for (const SiteRecord* const record : records) retirement.sites.push_back(record->site);
-  std::sort(retirement.sites.begin(), retirement.sites.end());
-
+ListEntry Joining::make_entry() const noexcept {
   ListEntry entry;
   entry.probe = &probe_;
   entry.entry_handler = probe_.entry_handler;
@@ -137,19 +173,15 @@ void Attachment::plan_lists() {
   const std::uint8_t keeps = kept_for_handlers(probe_.flags);
   entry.entry_keeps = entry.entry_handler != nullptr || kTsanWatches ? keeps : 0;
   entry.exit_keeps = entry.has_exit ? keeps : 0;
-  changes_.reserve(records.size());
-  for (const SiteRecord* const record : records) changes_.plan(*record->site, &entry);
-
-  if (changes_.retired_count() == 0) return;
-  replaced_ = std::make_unique<Retirement>();
-  replaced_->sites = retirement.sites;
-  replaced_->lists.reserve(changes_.retired_count());
+  return entry;
 }
 
-void Attachment::commit() noexcept {
+void Joining::commit() noexcept {
+  std::vector<const Site*>& sites = registration_->retirement->sites;  // prepare() made room
+  for (const SiteRecord* const record : registration_->records) sites.push_back(record->site);
+  std::sort(sites.begin(), sites.end());
   __atomic_store_n(&probe_.nmissed, 0, __ATOMIC_RELAXED);  // no hit of this registration has started
   for (unsigned long& count : probe_.missed_by_reason) __atomic_store_n(&count, 0, __ATOMIC_RELAXED);
-  for (const SiteRecord* const record : registration_->records) registry_.table.insert(*record->site);
 
   // relaxed: live_slot() looks at it after the generation [GENERATION].
   __atomic_store_n(&slot_->probe, &probe_, __ATOMIC_RELAXED);
@@ -165,16 +197,14 @@ void Attachment::commit() noexcept {
   slot_->next = registry_.live;
   registry_.live = slot_;
   slot_ = nullptr;
-
-  std::vector<const ProbeList*> none;
-  changes_.publish(replaced_ != nullptr ? replaced_->lists : none);
-  if (replaced_ != nullptr) registry_.limbo.add(replaced_.release());
+  attachment_->publish();
 }
 
 template <class Target>
 Result<void> attach_to(fprobe& probe, const Target& target) {
   if (Result<void> checked = check(probe); !checked.ok()) return checked;
   RegistryState& registry = state();
+  const debug_log::Stopwatch watch;
   const Operation operation;
   // Again: another thread may have registered the same struct before this one got the mutex.
   if (Result<void> checked = check(probe); !checked.ok()) return checked;
@@ -185,9 +215,16 @@ Result<void> attach_to(fprobe& probe, const Target& target) {
     if (Result<void> followed = follow_loader(registry); !followed.ok()) return followed;
     Result<Selection> selection = select(registry, target, &probe);
     if (!selection.ok()) return selection.error();
-    Attachment attachment(registry, probe);
-    if (Result<void> prepared = attachment.prepare(std::move(*selection)); !prepared.ok()) return prepared;
-    attachment.commit();
+    Result<std::unique_ptr<const Filter>> filter = filter_to_keep(target, probe);
+    if (!filter.ok()) return filter.error();
+    Joining joining(registry, probe);
+    if (Result<void> prepared = joining.prepare(std::move(*selection), {describe_target(target), std::move(*filter)});
+        !prepared.ok())
+      return prepared;
+    joining.commit();
+    const Registration& joined = *registry.live->registration;
+    debug_log::say("registered %p: %zu sites by %s, %ld us", static_cast<const void*>(&probe), joined.records.size(),
+                   joined.origin.c_str(), watch.microseconds());
     return {};
   });
 }

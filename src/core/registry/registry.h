@@ -53,6 +53,9 @@ void keep_sites_live() noexcept;
 void keep_everything() noexcept;
 // `prepare_threads` is called before sites are armed: states for all threads; false: no memory (installed at load).
 void on_arming(bool (*prepare_threads)()) noexcept;
+// `enter_thread` is called when the loader loads or unloads, before the registry works on that thread: gives it a state,
+// and notices a fork (installed at load).
+void on_loader_change(void (*enter_thread)() noexcept) noexcept;
 // fork: the locks are taken before, released after on both sides; the child forgets the other threads.
 void lock_for_fork() noexcept;
 void unlock_after_fork() noexcept;

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <atomic>
 
+#include "base/debug_log.h"
+#include "registry/new_modules.h"
+
 namespace libfprobe::detail {
 namespace {
 
@@ -45,6 +48,30 @@ std::vector<SiteRecord*> untidy_sites(RegistryState& registry) {
   return records;
 }
 
+void bring_to_rest(const RegistryState& registry, std::span<Module* const> added, Inside inside) {
+  std::vector<SiteRecord*> fresh;
+  for (Module* const module : added)
+    for (SiteRecord& record : module->sites()) fresh.push_back(&record);
+  // Where text cannot be written its sites stay calls of a function that returns: slower, not wrong.
+  if (fresh.empty()) return;
+  const Result<bool> rested = bring_into_form(fresh, registry.resting_form, PokeMode::kBestEffort, inside);
+  if (!rested.ok()) return debug_log::say("sites of new modules stay as in the file: %s", rested.error().sentence);
+  if (!rested.value()) debug_log::say("some sites of new modules stay as in the file: they cannot be changed now");
+}
+
+void say_what_changed(const ModuleSet::Changes& changes) noexcept {
+  if (!debug_log::is_on()) return;
+  for (const std::unique_ptr<Module>& module : changes.departed)
+    if (module->has_sites()) debug_log::say("unloaded %s", module->image().path.c_str());
+  for (const Module* const module : changes.added) {
+    const std::span<const RefusedSite> refused = module->refused();
+    if (!module->has_sites() && refused.empty()) continue;
+    debug_log::say("loaded %s: %zu sites, %zu refused%s%s", module->image().path.c_str(), module->site_count(),
+                   refused.size(), refused.empty() ? "" : ", the first because ",
+                   refused.empty() ? "" : refused.front().reason);
+  }
+}
+
 }  // namespace
 
 RegistryState& state() noexcept {
@@ -61,25 +88,30 @@ PooledSlot* live_slot(const fprobe& probe) noexcept {
   return is_live && __atomic_load_n(&slot->probe, __ATOMIC_RELAXED) == &probe ? slot : nullptr;
 }
 
-Result<void> follow_loader(RegistryState& registry) {
+Result<void> follow_loader(RegistryState& registry, Follower follower) {
   assert_held(registry.mutex);
+  const bool tells_all = registry.loader_hook.tells_all();
+  const bool is_loading = follower == Follower::kLoader;
+  const auto moment = is_loading  ? ModuleSet::Moment::kLoading
+                      : tells_all ? ModuleSet::Moment::kBetweenLoads
+                                  : ModuleSet::Moment::kUntold;
+  if (is_loading) registry.loader_hook.miss();  // until it is followed
   registry.limbo.reserve_graves(registry.modules.modules().size());
-  Result<ModuleSet::Changes> changes = registry.modules.refresh();
+  Result<ModuleSet::Changes> changes = registry.modules.refresh(moment);
   if (!changes.ok()) return changes.error();
+  say_what_changed(*changes);
   for (std::unique_ptr<Module>& module : changes->departed) forget_module(registry, std::move(module));
 
-  std::vector<SiteRecord*> fresh;
-  for (Module* const module : changes->added)
-    for (SiteRecord& record : module->sites()) fresh.push_back(&record);
-  if (fresh.empty()) return {};
-  // Where text cannot be written its sites stay calls of a function that returns: slower, not wrong.
-  (void)bring_into_form(fresh, registry.resting_form, PokeMode::kBestEffort);
+  registry.loader_hook.catch_up();
+  bring_to_rest(registry, changes->added, is_loading && tells_all ? Inside::kNobody : Inside::kPerhapsThreads);
+  offer_new_modules(registry, follower);
   return {};
 }
 
 void tidy_up(RegistryState& registry) noexcept {
   assert_held(registry.mutex);
   registry.limbo.reclaim(registry.slots);
+  if (!some_cover_new_modules(registry)) registry.loader_hook.disarm();
   if (!registry.is_untidy) return;
   try {
     const std::vector<SiteRecord*> records = untidy_sites(registry);
@@ -109,7 +141,11 @@ void withdraw(RegistryState& registry, std::span<SiteRecord* const> records, Ret
     for (SiteRecord* const record : records)
       if (record->armed && record->site->probes.load(std::memory_order_relaxed) == nullptr) unused.push_back(record);
     const Result<bool> disarmed = bring_into_form(unused, registry.resting_form, PokeMode::kBestEffort);
-    if (!disarmed.ok() || !disarmed.value()) registry.is_untidy = true;
+    if (disarmed.ok() && disarmed.value()) return;
+    registry.is_untidy = true;
+    debug_log::say(
+        "sites without a probe stay armed until a later call: %s",
+        disarmed.ok() ? "somebody else's bytes lie there, or text cannot be written" : disarmed.error().sentence);
   } catch (const std::bad_alloc&) {
     registry.is_untidy = true;
   }

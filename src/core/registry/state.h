@@ -11,6 +11,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/attributes.h"
@@ -20,6 +21,7 @@
 #include "registry/arming.h"
 #include "registry/grace.h"
 #include "registry/limbo.h"
+#include "registry/loader_hook.h"
 #include "registry/module.h"
 #include "registry/site_table.h"
 #include "registry/targets.h"
@@ -30,7 +32,10 @@ namespace libfprobe::detail {
 struct Registration {
   fprobe* probe = nullptr;
   std::uintptr_t entry_handler = 0, exit_handler = 0;  // 0: none
+  ListEntry entry;                                     // what the lists of its sites have
   Selection records;                                   // by address; those of unloaded modules are taken out
+  std::string origin;                                  // what was asked for, for humans
+  std::unique_ptr<const Filter> filter;                // FPROBE_FL_NEW_MODULES: what it selects in modules to come
   std::unique_ptr<Retirement> retirement;              // prepared, so that unregister needs no memory for it
 };
 
@@ -42,10 +47,13 @@ struct RegistryState {
   SiteTable table;
   SlotPool slots;
   Limbo limbo;
-  PooledSlot* live = nullptr;               // every live registration's slot
-  TextForm resting_form = TextForm::kIdle;  // of sites without probes
-  bool (*prepare_threads)() = nullptr;      // see registry::on_arming
-  bool is_untidy = false;                   // dead entries or armed sites without probes were left behind
+  PooledSlot* live = nullptr;                 // every live registration's slot
+  std::uint64_t registrations = 0;            // so many were begun
+  TextForm resting_form = TextForm::kIdle;    // of sites without probes
+  bool (*prepare_threads)() = nullptr;        // see registry::on_arming
+  void (*enter_thread)() noexcept = nullptr;  // see registry::on_loader_change
+  bool is_untidy = false;                     // dead entries or armed sites without probes were left behind
+  LoaderHook loader_hook;                     // armed while some registration keeps its filter, see new_modules.h
 };
 [[nodiscard]] FPROBE_HOT RegistryState& state() noexcept;
 
@@ -92,9 +100,10 @@ auto with_loader_locked(const Work& work) -> decltype(work()) {
   return std::move(*result);
 }
 
-// Follows loading and unloading: new modules' sites are put into their resting form, departed ones leave all lists.
-// Under the mutex and the loader's lock.
-[[nodiscard]] Result<void> follow_loader(RegistryState& registry);
+// Follows loading and unloading: new modules' sites are put into their resting form and offered to the registrations
+// that cover new modules (new_modules.h), departed ones leave all lists.  Under the mutex and the loader's lock.
+enum class Follower { kOperation, kLoader };  // kLoader: the thread that loads, in the hook
+[[nodiscard]] Result<void> follow_loader(RegistryState& registry, Follower follower = Follower::kOperation);
 // Frees what nobody reads any more and retries what unregister had to leave behind.  Likewise.
 void tidy_up(RegistryState& registry) noexcept;
 // Takes dead entries out of the lists of `records`; sites without a probe go back to their resting form.  What cannot

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "base/syscalls.h"
-#include "image/symbol_match.h"
 #include "registry/explain.h"
 
 namespace libfprobe::detail {
@@ -52,6 +51,21 @@ void leave_out(Selection& selection, const Selection& sites) {
   });
 }
 
+Result<void> add_selected(const ModuleSet& modules, Module& module, const Filter& filter, Selection& selection) {
+  if (module.sites().empty() || !filter.may_select_in(name_of(module))) return {};
+  Result<ModuleNames*> names = modules.names(module);
+  if (!names.ok()) return names.error();
+  (*names)->select(filter, name_of(module), selection);
+  return {};
+}
+
+// False when all alternatives exclude.
+bool can_select(const Filter& filter) {
+  bool selects = false;
+  filter.visit_selecting([&](const Prefixed&) { selects = true; });
+  return selects;
+}
+
 // --- names -----------------------------------------------------------------------------------------------------------
 
 Result<Selection> sites_named(const ModuleSet& modules, std::string_view wanted) {
@@ -69,21 +83,27 @@ Result<Selection> sites_named(const ModuleSet& modules, std::string_view wanted)
 }  // namespace
 
 Result<Selection> resolve(const ModuleSet& modules, const FilterTarget& target,
-                          std::span<const std::uintptr_t> handlers) {
+                          std::span<const std::uintptr_t> handlers, Enough enough) {
   if (!sys::allocation_allowed()) throw std::bad_alloc();
   Result<Filter> filter = Filter::parse(target.match, target.exclude);
   if (!filter.ok()) return filter.error();
   Selection selection;
-  for (const auto& module : modules.modules()) {
-    if (module->sites().empty() || !filter->may_select_in(name_of(*module))) continue;
-    Result<ModuleNames*> names = modules.names(*module);
-    if (!names.ok()) return names.error();
-    (*names)->select(*filter, name_of(*module), selection);
-  }
+  for (const auto& module : modules.modules())
+    if (Result<void> added = add_selected(modules, *module, *filter, selection); !added.ok()) return added.error();
   make_unique(selection);
   const bool selects_some = !selection.empty();
   leave_out(selection, sites_of_handlers(modules, handlers));
-  if (selection.empty()) return explain_filter(modules, target, *filter, selects_some);
+  if (!selection.empty() || (enough == Enough::kMayComeLater && can_select(*filter))) return selection;
+  return explain_filter(modules, target, *filter, selects_some);
+}
+
+Result<Selection> resolve_in(const ModuleSet& modules, Module& module, const Filter& filter,
+                             std::span<const std::uintptr_t> handlers) {
+  if (!sys::allocation_allowed()) throw std::bad_alloc();
+  Selection selection;
+  if (Result<void> added = add_selected(modules, module, filter, selection); !added.ok()) return added.error();
+  make_unique(selection);
+  if (!selection.empty()) leave_out(selection, sites_of_handlers(modules, handlers));
   return selection;
 }
 

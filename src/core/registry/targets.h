@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "image/symbol_match.h"
 #include "registry/module.h"
 #include "registry/registry.h"
 
@@ -17,9 +18,14 @@ namespace libfprobe::detail {
 
 using Selection = std::vector<SiteRecord*>;
 
-// `handlers`: addresses of handler functions, which a filter leaves out.
+// `handlers`: addresses of handler functions, which a filter leaves out.  Nothing found is a failure unless it is
+// `enough` that the filter may find something later.
+enum class Enough { kFound, kMayComeLater };
 [[nodiscard]] Result<Selection> resolve(const ModuleSet& modules, const FilterTarget& target,
-                                        std::span<const std::uintptr_t> handlers);
+                                        std::span<const std::uintptr_t> handlers, Enough enough = Enough::kFound);
+// What the filter selects in one of the modules: perhaps nothing.
+[[nodiscard]] Result<Selection> resolve_in(const ModuleSet& modules, Module& module, const Filter& filter,
+                                           std::span<const std::uintptr_t> handlers);
 [[nodiscard]] Result<Selection> resolve(const ModuleSet& modules, SymbolsTarget target);
 [[nodiscard]] Result<Selection> resolve(const ModuleSet& modules, AddressesTarget target);
 
