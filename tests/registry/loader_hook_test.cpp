@@ -82,8 +82,10 @@ TEST(LoaderHook, ThatCannotBePlacedRefusesTheRegistrationAndChangesNothing) {
   for (long survivors = 0;; ++survivors) {
     fault(Call::kMprotect).fail_after = survivors;
     fault(Call::kMprotect).error = EACCES;
+    fault(Call::kWriteAt).error = EACCES;
     const int result = register_fprobe(&probe, "late_function,first_victim", nullptr);
     fault(Call::kMprotect).error = 0;
+    fault(Call::kWriteAt).error = 0;
     if (result == 0) break;
     ASSERT_LT(survivors, 100);
     EXPECT_EQ(result, -EACCES) << fprobe_last_error();

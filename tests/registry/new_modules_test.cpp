@@ -196,18 +196,18 @@ TEST(LateSites, RunTheNewestRegistrationFirstWithItsOwnData) {
   EXPECT_EQ(OrderedProbe::order(), "cbacba");
 }
 
-// Lets the library's next changes of text fail.
+// Lets the library's next changes of text fail, in either way.
 class RefusedText {
  public:
-  explicit RefusedText(int error = EACCES) { fault().error = error; }
-  ~RefusedText() { fault().error = 0; }
+  RefusedText() { set(EACCES); }
+  ~RefusedText() { set(0); }
   RefusedText(const RefusedText&) = delete;
   RefusedText& operator=(const RefusedText&) = delete;
 
  private:
-  static libfprobe::detail::sys::Fault& fault() {
+  static void set(int error) {
     using libfprobe::detail::sys::Call;
-    return libfprobe::detail::sys::fault(Call::kMprotect);
+    for (const Call call : {Call::kMprotect, Call::kWriteAt}) libfprobe::detail::sys::fault(call).error = error;
   }
 };
 

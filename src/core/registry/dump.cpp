@@ -161,7 +161,10 @@ void describe_probes(std::string& text, const RegistryState& registry) {
 
 void describe_site(std::string& text, const RegistryState& registry, const SiteRecord& record, const ProbeList& list) {
   append(text, "%#lx %s: %s%s", static_cast<unsigned long>(record.found.ip),
-         name_of_code(registry.modules, record.found.function).c_str(), record.armed ? "armed" : "idle",
+         name_of_code(registry.modules, record.found.function).c_str(),
+         record.live    ? "armed by its live call"
+         : record.armed ? "armed"
+                        : "idle",
          is_foreign(record) ? ", changed by somebody else" : "");
   for (std::size_t i = 0; i < list.count; ++i)
     append(text, "%s %p", i == 0 ? "," : "",
