@@ -58,7 +58,7 @@ pid_t gettid() noexcept;
 int tgkill(pid_t pid, pid_t tid, int signal) noexcept;
 int open_readonly(const char* path) noexcept;
 int open_directory(const char* path) noexcept;
-long file_size(int fd) noexcept;
+long file_size(int fd) noexcept;  // -EINVAL: not a regular file
 ssize_t read(int fd, void* buffer, std::size_t size) noexcept;
 ssize_t getdents(int fd, void* buffer, std::size_t size) noexcept;
 ssize_t write(int fd, const void* buffer, std::size_t size) noexcept;
