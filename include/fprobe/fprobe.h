@@ -102,7 +102,7 @@ struct fprobe {
 /*
  * Probes every function whose name matches `filter` and not `notfilter` (NULL or "": nothing excluded).
  *
- * A function answers to its linkage name, its demangled name without parameters and its full
+ * A function answers to its linkage name (without a symbol version), its demangled name without parameters and its full
  * demangled signature. Names are read from the module's file or, if that is stripped or gone, from its debug file
  * (/usr/lib/debug/.build-id, .gnu_debuglink), else from the dynamic symbols.
  *
