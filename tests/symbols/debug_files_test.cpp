@@ -186,17 +186,31 @@ TEST_F(DebugFile, ThatIsAPipeNobodyWritesIsRefusedAndNotWaitedFor) {
   expect_nameless(library, {module, "not a regular file", "install the debug file"});
 }
 
+// The debug file with change(section) done to the headers of what is loaded.
+template <class Change>
+std::string with_sections_changed(std::string bytes, const Change& change) {
+  const auto* const header = reinterpret_cast<const Elf64_Ehdr*>(bytes.data());
+  auto* const sections = reinterpret_cast<Elf64_Shdr*>(bytes.data() + header->e_shoff);
+  for (unsigned i = 0; i < header->e_shnum; ++i)
+    if ((sections[i].sh_flags & SHF_ALLOC) != 0) change(sections[i]);
+  return bytes;
+}
+
 // As of a module that was prelinked behind its debug file's back.
 TEST_F(DebugFile, WhoseCodeLiesElsewhereIsRefused) {
-  for (const Elf64_Addr shift : {0x10UL, 0x1000UL, 0x10000000UL, 0x8000000000000000UL}) {
-    std::string bytes = read_file(built("library_sha1_1.debug"));
-    const auto* const header = reinterpret_cast<const Elf64_Ehdr*>(bytes.data());
-    for (unsigned i = 0; i < header->e_shnum; ++i) {
-      auto* const section = reinterpret_cast<Elf64_Shdr*>(bytes.data() + header->e_shoff) + i;
-      if ((section->sh_flags & SHF_ALLOC) != 0) section->sh_addr += shift;
-    }
-    expect_refused(bytes, "its code lies at other addresses");
-  }
+  for (const Elf64_Addr shift : {0x1000UL, 0x10000000UL, 0x8000000000000000UL})
+    expect_refused(with_sections_changed(read_file(built("library_sha1_1.debug")),
+                                         [&](Elf64_Shdr& section) { section.sh_addr += shift; }),
+                   "its code lies at other addresses");
+}
+
+TEST_F(DebugFile, WhoseCodeIsOfAnotherSizeIsRefused) {
+  for (const Elf64_Xword size : {0x1UL, 0x100000UL, 0xffffffffffffffffUL})
+    expect_refused(with_sections_changed(read_file(built("library_sha1_1.debug")),
+                                         [&](Elf64_Shdr& section) {
+                                           if (section.sh_type == SHT_NOBITS) section.sh_size = size;
+                                         }),
+                   "its code lies at other addresses");
 }
 
 TEST_F(DebugFile, OfADebugLinkWithAnotherChecksumIsRefused) {
