@@ -102,8 +102,11 @@ struct fprobe {
 /*
  * Probes every function whose name matches `filter` and not `notfilter` (NULL or "": nothing excluded).
  *
- * A function answers to its linkage name, its demangled name without parameters and its full demangled signature. A
- * filter is a glob over the whole name: `*`, `?`, `[a-z]`, `[!x]`, `\`. A comma outside brackets separates
+ * A function answers to its linkage name (without a symbol version), its demangled name without parameters and its full
+ * demangled signature. Names are read from the module's file or, if that is stripped or gone, from its debug file
+ * (/usr/lib/debug/.build-id, .gnu_debuglink), else from the dynamic symbols.
+ *
+ * A filter is a glob over the whole name: `*`, `?`, `[a-z]`, `[!x]`, `\`. A comma outside brackets separates
  * alternatives, a leading `!` excludes, `module:pattern` restricts to a module by file name or soname. Handlers of
  * registered probes are left out. It selects among the modules that are loaded now, and succeeds when one function
  * matches: an alternative that matches nothing goes unnoticed.

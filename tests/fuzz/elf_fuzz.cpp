@@ -5,6 +5,8 @@
 #include <span>
 
 #include "fuzz/target.h"
+#include "image/crc32.h"
+#include "image/debug_file.h"
 #include "image/elf_image.h"
 #include "image/symbol_index.h"
 
@@ -28,8 +30,19 @@ std::size_t touch(std::span<const std::byte> bytes) {
   return sum;
 }
 
+void check_index(const LoadedImage& image, const Result<SymbolIndex>& index) {
+  if (!index.ok()) std::abort();
+  const FunctionName* last = nullptr;
+  for (const FunctionName& function : index.value().functions()) {
+    if (!image.contains(function.address) || (last != nullptr && last->address > function.address)) std::abort();
+    if (index.value().names_at(function.address).empty()) std::abort();
+    last = &function;
+  }
+}
+
 void check(const ElfImage& file) {
-  volatile std::size_t sum = touch(file.build_id());
+  volatile std::size_t sum = touch(file.build_id()) + crc32(file.bytes());
+  if (const auto link = debug_link_of(file)) sum = sum + touch(std::as_bytes(std::span(link->name)));
   for (const ElfSection& section : file.sections())
     sum = sum + touch(section.bytes) + touch(std::as_bytes(std::span(section.name)));
   for (const auto symbols : {file.symtab(), file.dynsym()})
@@ -39,14 +52,8 @@ void check(const ElfImage& file) {
   for (const ElfSection& section : file.sections())
     if (section.type == SHT_RELA || section.name.starts_with(".plt") || section.name.starts_with(".iplt")) return;
   const LoadedImage image = made_up_image();
-  const Result<SymbolIndex> index = SymbolIndex::build(image, &file);
-  if (!index.ok()) std::abort();
-  const FunctionName* last = nullptr;
-  for (const FunctionName& function : index.value().functions()) {
-    if (!image.contains(function.address) || (last != nullptr && last->address > function.address)) std::abort();
-    if (index.value().names_at(function.address).empty()) std::abort();
-    last = &function;
-  }
+  check_index(image, SymbolIndex::build(image, &file));
+  check_index(image, SymbolIndex::build(image, nullptr, {}, &file));  // as a debug file
 }
 
 }  // namespace

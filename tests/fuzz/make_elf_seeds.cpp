@@ -36,6 +36,8 @@ int main(int, char** argv) {
   builder.add_symbols(SHT_DYNSYM, {{"first@@V1", 0x1000, 16}, {"exported", 0x1020, 0}});
   builder.add_build_id("0123456789abcdefghij");
   write(folder + "/symtab_dynsym_build_id", builder);
+  builder.add_section(".gnu_debuglink", SHT_PROGBITS, 0, 0, std::string("first.debug\0crc4", 16));
+  write(folder + "/debug_link", builder);
   builder.strip_section_headers();
   write(folder + "/no_section_headers", builder);
   write(folder + "/empty", ElfBuilder());

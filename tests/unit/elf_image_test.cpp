@@ -61,6 +61,24 @@ TEST(ElfImage, BuildIdIsFoundBehindOtherNotes) {
   EXPECT_EQ(std::memcmp(image->build_id().data(), "right", 5), 0);
 }
 
+// A debug file may have the program headers of its module, whose offsets lead anywhere.
+TEST(ElfImage, BuildIdOfASectionComesBeforeThatOfAProgramHeader) {
+  ElfBuilder builder;
+  builder.add_build_id("wrong");
+  const Elf64_Nhdr header{4, 5, NT_GNU_BUILD_ID};
+  const std::string note = std::string(reinterpret_cast<const char*>(&header), sizeof header) + "GNU" + '\0' + "right";
+  builder.add_section(".note.other", SHT_NOTE, 0, 0, note);
+  const std::string without = builder.build();
+  builder.add_section(".note.gnu.build-id", SHT_NOTE, SHF_ALLOC, 0x200, note);
+  const std::string with = builder.build();
+  for (const auto& [file, expected] : {std::pair(without, "wrong"), std::pair(with, "right")}) {
+    Result<ElfImage> image = ElfImage::parse(bytes_of(file), "small");
+    ASSERT_TRUE(image.ok());
+    ASSERT_EQ(image->build_id().size(), 5u);
+    EXPECT_EQ(std::memcmp(image->build_id().data(), expected, 5), 0);
+  }
+}
+
 TEST(ElfImage, MoreSectionsThanTheHeaderCanCountAreRead) {
   ElfBuilder builder = small_file();
   std::string file = builder.build();

@@ -156,6 +156,41 @@ TEST(SymbolIndex, BothSymbolTablesAreUnited) {
   EXPECT_EQ(built.index.functions()[0].size, 16u);
 }
 
+// --- with a debug file
+
+Names names_with_debug_file(const ElfBuilder* own, const ElfBuilder& debug) {
+  const std::string own_bytes = own != nullptr ? own->build() : "", debug_bytes = debug.build();
+  Result<ElfImage> own_file = ElfImage::parse(bytes_of(own_bytes), "libmadeup.so");
+  Result<ElfImage> debug_file = ElfImage::parse(bytes_of(debug_bytes), "libmadeup.so.debug");
+  EXPECT_TRUE(debug_file.ok());
+  Result<SymbolIndex> index =
+      SymbolIndex::build(made_up_image(), own_file.ok() ? &*own_file : nullptr, {}, &*debug_file);
+  EXPECT_TRUE(index.ok());
+  return all_names(*index);
+}
+
+TEST(SymbolIndex, ADebugFileAddsItsSymbolsToTheModules) {
+  ElfBuilder own, debug;
+  own.add_text(0x1000, 0x1000);
+  own.add_symbols(SHT_DYNSYM, {{"exported", 0x1000, 16}});
+  debug.add_text(0x1000, 0x1000);
+  debug.add_symbols(SHT_SYMTAB, {{"exported", 0x1000, 16}, {"local", 0x1010, 16, STT_FUNC, STB_LOCAL}});
+  EXPECT_EQ(names_with_debug_file(&own, debug), (Names{"exported", "local"}));
+  EXPECT_EQ(names_with_debug_file(nullptr, debug), (Names{"exported", "local"}));
+}
+
+// In its own section table, which the symbols count by: that of the module may have others.
+TEST(SymbolIndex, ADebugFilesSectionsTellItsUntypedFunctionsAndPltSlots) {
+  ElfBuilder own, debug;
+  own.add_section(".data", SHT_PROGBITS, SHF_ALLOC | SHF_WRITE, 0x3000, "");
+  debug.add_text(0x1000, 0x800);
+  debug.add_section(".plt", SHT_NOBITS, SHF_ALLOC | SHF_EXECINSTR, 0x1800, std::string(0x100, '\0'));
+  debug.add_symbols(SHT_SYMTAB, {{"label", 0x1000, 0, STT_NOTYPE}, {"slot$plt", 0x1800, 16}});
+  EXPECT_EQ(names_with_debug_file(nullptr, debug), (Names{"label"}));
+  own.strip_section_headers();
+  EXPECT_EQ(names_with_debug_file(&own, debug), (Names{"label"}));
+}
+
 TEST(SymbolIndex, SizelessFunctionReachesToTheNextOne) {
   const Built built = build({{"sizeless", 0x1000, 0}, {"next", 0x1040, 16}, {"last", 0x1f00, 0}});
   const std::uintptr_t bias = built.image.bias;

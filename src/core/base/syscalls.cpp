@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <linux/membarrier.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -108,7 +109,7 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED int tgkill(pid_t pid, pid_t tid, int signal) 
 
 FPROBE_UNPROBED FPROBE_UNSANITIZED int open_readonly(const char* path) noexcept {
   if (const int error = injected(Call::kOpen)) return error;
-  return static_cast<int>(raw(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC, 0));
+  return static_cast<int>(raw(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0));
 }
 
 FPROBE_UNPROBED FPROBE_UNSANITIZED int open_task_file(const char* path) noexcept {
@@ -127,7 +128,10 @@ FPROBE_UNPROBED FPROBE_UNSANITIZED int open_to_change(const char* path) noexcept
 }
 
 FPROBE_UNPROBED FPROBE_UNSANITIZED long file_size(int fd) noexcept {
-  return raw(SYS_lseek, fd, 0, SEEK_END);
+  struct stat status;
+  const long error = raw(SYS_fstat, fd, &status);
+  if (error != 0) return error;
+  return S_ISREG(status.st_mode) ? static_cast<long>(status.st_size) : -EINVAL;
 }
 
 FPROBE_UNPROBED FPROBE_UNSANITIZED ssize_t read(int fd, void* buffer, std::size_t size) noexcept {

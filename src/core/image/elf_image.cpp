@@ -110,6 +110,7 @@ Result<std::vector<ElfSection>> read_sections(Bytes bytes, const Layout& layout,
     section.size = header.sh_size;
     section.flags = header.sh_flags;
     section.entry_size = header.sh_entsize;
+    section.alignment = header.sh_addralign;
     section.type = header.sh_type;
     section.link = header.sh_link;
     section.info = header.sh_info;
@@ -155,8 +156,14 @@ Result<std::vector<ElfSymbol>> read_symbols(std::span<const ElfSection> sections
   return symbols;
 }
 
-// By program headers: they outlive the section headers.
-Bytes find_build_id(Bytes bytes, const Layout& layout) noexcept {
+// By sections: a debug file's program headers may be the module's, whose offsets mean nothing here.  Then by program
+// headers: they outlive the section headers.
+Bytes find_build_id(Bytes bytes, const Layout& layout, std::span<const ElfSection> sections) noexcept {
+  for (const ElfSection& section : sections) {
+    if (section.type != SHT_NOTE || (section.flags & SHF_ALLOC) == 0) continue;
+    const Bytes id = find_build_id_note(section.bytes, section.alignment);
+    if (!id.empty()) return id;
+  }
   for (std::uint64_t i = 0; i < layout.segment_count; ++i) {
     const auto header = copy_at<Elf64_Phdr>(bytes, layout.segment_offset + i * sizeof(Elf64_Phdr));
     if (header.p_type != PT_NOTE || !lies_within(header.p_offset, header.p_filesz, bytes.size())) continue;
@@ -192,10 +199,10 @@ Result<ElfImage> ElfImage::parse(std::span<const std::byte> bytes, const char* n
     ElfImage image;
     image.bytes_ = bytes;
     image.type_ = layout.value().type;
-    image.build_id_ = find_build_id(bytes, layout.value());
     Result<std::vector<ElfSection>> sections = read_sections(bytes, layout.value(), name);
     if (!sections) return sections.error();
     image.sections_ = std::move(*sections);
+    image.build_id_ = find_build_id(bytes, layout.value(), image.sections_);
     Result<std::vector<ElfSymbol>> symtab = read_symbols(image.sections_, SHT_SYMTAB, name);
     if (!symtab) return symtab.error();
     image.symtab_ = std::move(*symtab);
@@ -215,7 +222,7 @@ Result<ElfImage> ElfImage::open(const char* path) {
   const long size = sys::file_size(fd);
   const std::uintptr_t start = size > 0 ? sys::map_file(fd, static_cast<std::size_t>(size)) : 0;
   sys::close(fd);
-  if (size <= 0) return damaged(path, "it is empty");
+  if (size <= 0) return damaged(path, size == 0 ? "it is empty" : "it is not a regular file");
   if (sys::is_error(start)) {
     const int code = static_cast<int>(-static_cast<std::intptr_t>(start));
     return make_error(code, "the file %s cannot be mapped to read its symbols: %s", path, strerrordesc_np(code));

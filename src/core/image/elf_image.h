@@ -20,7 +20,7 @@ namespace libfprobe::detail {
 
 struct ElfSection {
   std::string_view name;
-  std::uint64_t address = 0, size = 0, flags = 0, entry_size = 0;
+  std::uint64_t address = 0, size = 0, flags = 0, entry_size = 0, alignment = 0;
   std::uint32_t type = 0, link = 0, info = 0;
   std::span<const std::byte> bytes;  // empty for SHT_NOBITS
 };
@@ -43,6 +43,7 @@ class ElfImage {
   ElfImage& operator=(ElfImage&&) noexcept;
   ~ElfImage();
 
+  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }  // the whole file
   [[nodiscard]] std::span<const ElfSection> sections() const noexcept { return sections_; }
   [[nodiscard]] const ElfSection* section(std::string_view name) const noexcept;
   [[nodiscard]] std::span<const ElfSymbol> symtab() const noexcept { return symtab_; }  // .symtab, may be empty

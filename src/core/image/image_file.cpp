@@ -14,6 +14,8 @@ namespace {
 
 constexpr std::string_view kDeleted = " (deleted)";  // what the kernel adds
 
+}  // namespace
+
 std::span<const std::byte> loaded_build_id(const LoadedImage& image) noexcept {
   const ImageMemory memory(image);
   for (std::size_t i = 0; i < image.program_header_count; ++i) {
@@ -26,8 +28,6 @@ std::span<const std::byte> loaded_build_id(const LoadedImage& image) noexcept {
   }
   return {};
 }
-
-}  // namespace
 
 Result<ElfImage> open_file_of(const LoadedImage& image) {
   const bool is_deleted_main = image.is_main && std::string_view(image.path).ends_with(kDeleted);

@@ -100,6 +100,7 @@ NameGuess::Loose NameGuess::loosen(std::string_view name) {
 }
 
 NameGuess::NameGuess(std::string_view name) {
+  name = without_version(name);
   const Spellings spelled = spell(std::string(trimmed(name)).c_str());  // a linkage name may be misspelt, too
   wanted_ = loosen(fullest(spelled));
   std::string_view word = wanted_.last;

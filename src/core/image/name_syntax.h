@@ -72,6 +72,11 @@ namespace libfprobe::detail {
 // "f.isra.0.constprop.3" → "f".  Other suffixes ("f.avx2") name other functions.
 [[nodiscard]] std::string_view without_clone_suffixes(std::string_view linkage) noexcept;
 
+// The name alone of "f@@V2" and "f@V1", as .symtab has them.
+[[nodiscard]] constexpr std::string_view without_version(std::string_view name) noexcept {
+  return name.substr(0, name.find('@', 1));
+}
+
 // Whether `suffix` ("cold") is one of the dot-separated components after the name itself.
 [[nodiscard]] bool has_suffix_component(std::string_view linkage, std::string_view suffix) noexcept;
 

@@ -41,20 +41,20 @@ Rank rank_of(const ElfSymbol& symbol) noexcept {
 
 // Hand-written assembly may leave the type out; labels inside a function are local, and ends of sections (_etext) are
 // no code.
-bool is_untyped_function(const ElfSymbol& symbol, const ElfImage* file) noexcept {
-  if (symbol.type != STT_NOTYPE || symbol.bind == STB_LOCAL) return false;
-  if (file == nullptr || symbol.section >= file->sections().size()) return false;
-  const ElfSection& section = file->sections()[symbol.section];
+bool is_untyped_function(const ElfSymbol& symbol, std::span<const ElfSection> sections) noexcept {
+  if (symbol.type != STT_NOTYPE || symbol.bind == STB_LOCAL || symbol.section >= sections.size()) return false;
+  const ElfSection& section = sections[symbol.section];
   return (section.flags & SHF_EXECINSTR) != 0 && symbol.value >= section.address &&
          symbol.value - section.address < section.size;
 }
 
 class Collector {
  public:
-  Collector(const LoadedImage& image, const ElfImage* file) : image_(image), memory_(image), file_(file), plt_(file) {}
+  Collector(const LoadedImage& image, const ElfImage* layout) : image_(image), memory_(image), plt_(layout) {}
 
-  void add_all(std::span<const ElfSymbol> symbols) {
-    for (const ElfSymbol& symbol : symbols) add(symbol);
+  // `sections`: of the file that the symbols come from.
+  void add_all(std::span<const ElfSymbol> symbols, std::span<const ElfSection> sections) {
+    for (const ElfSymbol& symbol : symbols) add(symbol, sections);
   }
 
   void add_from_memory() {
@@ -69,21 +69,21 @@ class Collector {
       symbol.type = static_cast<std::uint8_t>(ELF64_ST_TYPE(entry.st_info));
       symbol.bind = static_cast<std::uint8_t>(ELF64_ST_BIND(entry.st_info));
       symbol.section = entry.st_shndx;
-      add(symbol);
+      add(symbol, {});
     }
   }
 
   [[nodiscard]] Candidates take() && { return std::move(found_); }
 
  private:
-  void add(const ElfSymbol& symbol) {
+  void add(const ElfSymbol& symbol, std::span<const ElfSection> sections) {
     const bool is_ifunc = symbol.type == STT_GNU_IFUNC;
-    if (symbol.type != STT_FUNC && !is_ifunc && !is_untyped_function(symbol, file_)) return;
+    if (symbol.type != STT_FUNC && !is_ifunc && !is_untyped_function(symbol, sections)) return;
     if (symbol.section == SHN_UNDEF || symbol.section == SHN_ABS || symbol.section == SHN_COMMON) return;
     const std::uintptr_t address = image_.bias + symbol.value;
     if (!memory_.is_code(address)) return;
 
-    const std::string_view name = symbol.name.substr(0, symbol.name.find('@', 1));  // "name@@VERSION"
+    const std::string_view name = without_version(symbol.name);
     if (name.empty() || has_suffix_component(name, "cold") || has_suffix_component(name, "resolver")) return;
     if (is_ifunc) {
       found_.ifuncs.push_back({name, address, 0, 0});
@@ -99,7 +99,6 @@ class Collector {
 
   const LoadedImage& image_;
   ImageMemory memory_;
-  const ElfImage* file_;
   PltSections plt_;
   Candidates found_;
 };
@@ -196,19 +195,22 @@ struct ByAddress {
 }  // namespace
 
 Result<SymbolIndex> SymbolIndex::build(const LoadedImage& image, const ElfImage* file,
-                                       std::span<const LoadedImage> others) {
+                                       std::span<const LoadedImage> others, const ElfImage* debug) {
   try {
     if (!sys::allocation_allowed()) throw std::bad_alloc();
     if (file != nullptr && !is_file_of(image, *file)) file = nullptr;
-    Collector collector(image, file);
+    // A debug file has the module's section headers too.
+    const ElfImage* const layout = debug != nullptr && (file == nullptr || file->sections().empty()) ? debug : file;
+    Collector collector(image, layout);
     const bool has_symbols = file != nullptr && !(file->symtab().empty() && file->dynsym().empty());
     if (has_symbols) {
-      collector.add_all(file->symtab());
-      collector.add_all(file->dynsym());
+      collector.add_all(file->symtab(), file->sections());
+      collector.add_all(file->dynsym(), file->sections());
     }
     if (!has_symbols) collector.add_from_memory();
+    if (debug != nullptr) collector.add_all(debug->symtab(), debug->sections());
     Candidates found = std::move(collector).take();
-    add_bound_ifuncs(image, file, others, found);
+    add_bound_ifuncs(image, layout, others, found);
     sort_and_unite(found.functions);
     fill_sizes(image, found.functions);
 

@@ -1,7 +1,8 @@
 // The functions of one module by address, with every name they answer to.
 //
-// Sources: .symtab and .dynsym of the file, else .dynsym in memory; aliases, duplicates, clones (.constprop, .isra,
-// .part), C1/C2 constructors, IFUNC (the implementation chosen at load, read from relocated words; never the resolver).
+// Sources: .symtab and .dynsym of the file, else .dynsym in memory; .symtab of a debug file (debug_file.h).  Aliases,
+// duplicates, clones (.constprop, .isra, .part), C1/C2 constructors, IFUNC (the implementation chosen at load, read from
+// relocated words; never the resolver).  Of a name with several symbol versions each version's function bears it.
 // Left out: data, PLT slots, undefined symbols, ".cold" parts and the compiler's own ".resolver" functions.
 #ifndef FPROBE_SRC_CORE_IMAGE_SYMBOL_INDEX_H_
 #define FPROBE_SRC_CORE_IMAGE_SYMBOL_INDEX_H_
@@ -40,9 +41,11 @@ class SymbolIndex {
  public:
   // Reads `file` (the module's own; null, or another file than the one that is loaded: names come from memory's dynamic
   // section if possible, else none).  `others`: modules whose words may tell which implementation an exported IFUNC of
-  // this one was bound to.  The caller makes sure that all of them stay loaded meanwhile.
+  // this one was bound to.  The caller makes sure that all of them stay loaded meanwhile.  `debug`: the module's debug
+  // file, verified; may be null.
   [[nodiscard]] static Result<SymbolIndex> build(const LoadedImage& image, const ElfImage* file,
-                                                 std::span<const LoadedImage> others = {});
+                                                 std::span<const LoadedImage> others = {},
+                                                 const ElfImage* debug = nullptr);
 
   // Sorted by address; at one address global names first.
   [[nodiscard]] std::span<const FunctionName> functions() const noexcept { return functions_; }

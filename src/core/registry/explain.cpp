@@ -10,6 +10,7 @@
 #include <string>
 
 #include "image/name_guess.h"
+#include "image/name_syntax.h"
 #include "image/symbol_index.h"
 
 namespace libfprobe::detail {
@@ -186,6 +187,9 @@ Error explain_unknown_name(const ModuleSet& modules, std::string_view wanted, co
     return not_found(sentence +
                      ": register_fprobe_syms() takes exact names, one in each element; register_fprobe() takes filters "
                      "with '*', '?', '[...]', '!' and ','");
+  if (const std::string_view plain = without_version(prefixed.name); plain != prefixed.name)
+    return not_found(sentence + ": symbol versions are no part of a name; write " + quoted(plain) +
+                     ", which means the function of every version");
   return not_found(sentence + ": " + hint(modules, prefixed.name, [&](const ModuleName& module) {
                      return !prefixed.has_module || matches_module(prefixed.module, module);
                    }));

@@ -1,13 +1,15 @@
 // See module_names.h.
 #include "registry/module_names.h"
 
+#include <errno.h>
+
 #include <algorithm>
 #include <functional>
 #include <new>
 #include <string>
 
 #include "base/syscalls.h"
-#include "image/image_file.h"
+#include "image/debug_file.h"
 #include "registry/module.h"
 
 namespace libfprobe::detail {
@@ -29,11 +31,29 @@ std::string_view last_identifier(std::string_view name) noexcept {
   return name.substr(start);
 }
 
-std::string describe_gap(const LoadedImage& image, const Result<ElfImage>& file) {
-  if (file.ok() && !file.value().symtab().empty()) return {};
-  if (file.ok())
-    return image.path + " is stripped, only its exported functions have names: do not strip it, or export them (" +
-           (image.is_main ? "link with -rdynamic)" : "default visibility)");
+bool has_symbol_table(const Result<ElfImage>& file) noexcept {
+  return file.ok() && !file.value().symtab().empty();
+}
+
+// Where to put what was stripped.
+std::string describe_place(const LoadedImage& image, const ElfImage& file) {
+  if (const std::string path = path_by_build_id(image); !path.empty()) return "put its debug file at " + path;
+  if (const std::optional<DebugLink> link = debug_link_of(file))
+    return "put its debug file " + link->name + " beside it";
+  return "keep its debug file beside it (objcopy --add-gnu-debuglink)";
+}
+
+std::string describe_stripped(const LoadedImage& image, const ElfImage& file, const DebugFile& debug) {
+  if (!debug.refusal.empty())  // the remedy in front of what may be too long for a sentence
+    return image.path + " is stripped: install the debug file of this very build; " + debug.refusal;
+  return image.path + " is stripped, only its exported functions have names: do not strip it, " +
+         describe_place(image, file) + ", or " +
+         (image.is_main ? "link it with -rdynamic" : "export them (default visibility)");
+}
+
+std::string describe_gap(const LoadedImage& image, const Result<ElfImage>& file, const DebugFile& debug) {
+  if (debug.file || has_symbol_table(file)) return {};
+  if (file.ok()) return describe_stripped(image, file.value(), debug);
   if (!image.path.starts_with('/'))
     return "the file of a module cannot be found because /proc cannot be read: mount /proc, or link with -rdynamic";
   const bool names_remedy = file.error().code == ESTALE || file.error().code == ENOEXEC;
@@ -48,10 +68,13 @@ Result<std::unique_ptr<ModuleNames>> ModuleNames::build(const LoadedImage& image
   if (!sys::allocation_allowed()) throw std::bad_alloc();
   Result<ElfImage> file = open_file_of(image);
   if (!file.ok() && is_shortage(file.error())) return file.error();
-  Result<SymbolIndex> symbols = SymbolIndex::build(image, file.ok() ? &*file : nullptr, loaded);
+  const ElfImage* const own = file.ok() ? &*file : nullptr;
+  Result<DebugFile> debug = has_symbol_table(file) ? Result<DebugFile>(DebugFile{}) : find_debug_file(image, own);
+  if (!debug.ok()) return debug.error();
+  Result<SymbolIndex> symbols = SymbolIndex::build(image, own, loaded, debug->file ? &*debug->file : nullptr);
   if (!symbols.ok()) return symbols.error();
   std::unique_ptr<ModuleNames> names(new ModuleNames(std::move(*symbols)));
-  names->gap_ = describe_gap(image, file);
+  names->gap_ = describe_gap(image, file, *debug);
   names->spell_sites(sites);
   names->hash_names();
   return names;

@@ -6,8 +6,6 @@
 #ifndef FPROBE_SRC_CORE_REGISTRY_MODULE_NAMES_H_
 #define FPROBE_SRC_CORE_REGISTRY_MODULE_NAMES_H_
 
-#include <errno.h>
-
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "image/image_file.h"
 #include "image/image_list.h"
 #include "image/symbol_index.h"
 #include "image/symbol_match.h"
@@ -23,12 +22,6 @@
 namespace libfprobe::detail {
 
 struct SiteRecord;
-
-// A file that cannot be opened or mapped for want of something, as opposed to a file that is not there: to be reported,
-// or its names would seem unknown.
-[[nodiscard]] inline bool is_shortage(const Error& error) noexcept {
-  return error.code == ENOMEM || error.code == EMFILE || error.code == ENFILE;
-}
 
 class ModuleNames {
  public:
