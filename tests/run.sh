@@ -37,12 +37,16 @@ compile_and_test() {
 needs_for_all="g++ cmake ninja-build libgtest-dev libcapstone-dev libzydis-dev libunwind-dev gdb binutils"
 needs_for_clang="clang-19 lld-19"
 # What reads files made by every compiler and linker, or builds the package anew, is the plain stage's.
-victims="package;targets;layers;map;fuzz;unit/decode_test;unit/site_scan_test;unit/odd_code_test"
+victims="package;targets;matrix;layers;map;fuzz;unit/decode_test;unit/site_scan_test;unit/odd_code_test"
 
 stage_plain() {
   # shellcheck disable=SC2086  # lists are meant to be split
-  .ci/need $needs_for_all $needs_for_clang llvm-19-linker-tools libbenchmark-dev pkg-config || return 1
-  configure plain -DCMAKE_BUILD_TYPE=RelWithDebInfo && compile_and_test plain
+  .ci/need $needs_for_all $needs_for_clang llvm-19-linker-tools mold libbenchmark-dev pkg-config || return 1
+  configure plain -DCMAKE_BUILD_TYPE=RelWithDebInfo || return 1
+  local result=0
+  compile_and_test plain || result=1
+  tests/matrix/summary.sh "$build/plain/tests/matrix/configurations" || result=1
+  return $result
 }
 
 # Half the compile time of -O2 -g under AddressSanitizer; asserts are on.
