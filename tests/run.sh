@@ -45,8 +45,12 @@ one_thread+=";unit/patch_test;unit/regs_test;unit/sites_test;unit/spelling_test;
 
 stage_plain() {
   # shellcheck disable=SC2086  # lists are meant to be split
-  .ci/need $needs_for_all $needs_for_clang llvm-19-linker-tools libbenchmark-dev pkg-config || return 1
-  configure plain -DCMAKE_BUILD_TYPE=RelWithDebInfo && compile_and_test plain
+  .ci/need $needs_for_all $needs_for_clang llvm-19-linker-tools mold libbenchmark-dev pkg-config || return 1
+  configure plain -DCMAKE_BUILD_TYPE=RelWithDebInfo || return 1
+  local result=0
+  compile_and_test plain || result=1
+  tests/matrix/summary.sh "$build/plain/tests/matrix/configurations" || result=1
+  return $result
 }
 
 # Half the compile time of -O2 -g under AddressSanitizer; asserts are on.

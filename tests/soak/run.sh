@@ -1,5 +1,6 @@
 #!/bin/bash
 # tests/soak/run.sh --mutants: each deliberate fault of tests/mutants must be caught by its test.
+# tests/soak/run.sh --matrix: every configuration of tests/matrix that exists, which takes an hour or two of every processor.
 # tests/soak/run.sh [minutes=2]: the storms of tests/stress again and again, each round with its own random choices, until
 # the time is over; every program runs at least once. Stops at the first failure and tells how to repeat it.
 #
@@ -9,6 +10,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 [ "${1:-}" = --mutants ] && exec tests/mutants/run.sh
+[ "${1:-}" = --matrix ] && exec tests/matrix/run_all.sh
 minutes=${1:-2}
 build=$(realpath -m "${BUILD_DIR:-build/soak}")
 seed=${FPROBE_STRESS_SEED:-$(date +%s)}

@@ -16,7 +16,8 @@ namespace libfprobe::tests {
 struct Line {
   std::uintptr_t address = 0;
   int length = 0;
-  std::string text;  // "call   1030 <__fentry__@plt>"
+  std::string text;      // "call   1030 <__fentry__@plt>"
+  std::string function;  // linkage name of the symbol before it
   bool starts_function = false;
 };
 
@@ -26,12 +27,17 @@ inline std::vector<Line> disassemble(const std::string& path) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
   std::vector<Line> lines;
   bool is_first = false;
+  std::string function;
   char buffer[1024];
   while (pipe != nullptr && std::fgets(buffer, sizeof buffer, pipe.get()) != nullptr) {
     std::string line(buffer);
     if (!line.empty() && line.back() == '\n') line.pop_back();
     // "0000000000001000 <name>:", but not "<.Lname>:" which clang leaves for its own records
-    if (line.ends_with(">:")) is_first = line.find("<.L") == std::string::npos;
+    if (line.ends_with(">:") && line.find("<.L") == std::string::npos) {
+      is_first = true;
+      const std::size_t name = line.find('<') + 1;
+      function = line.substr(name, line.size() - 2 - name);
+    }
     // "    1004:\t67 e8 00 00 00 00    \taddr32 call 100a <__fentry__>"
     const std::size_t bytes = line.find(":\t"), text = line.find('\t', bytes + 2);
     if (bytes == std::string::npos || text == std::string::npos) continue;
@@ -40,6 +46,7 @@ inline std::vector<Line> disassemble(const std::string& path) {
     for (std::size_t i = bytes + 2; i + 1 < text && line[i] != ' '; i += 3) ++entry.length;
     entry.text = line.substr(text + 1);
     entry.starts_function = is_first;
+    entry.function = function;
     is_first = false;
   }
   return lines;

@@ -116,6 +116,19 @@ TEST_F(Poke, SiteAcrossTwoMappingsOfDifferentRightsIsWritten) {
   EXPECT_EQ(rights(), before);
 }
 
+TEST_F(Poke, AllSitesOnTheLastPageOfAMappingAreWrittenWhateverLiesBehind) {
+  add(0, kFunctions);
+  add(4, kFunctions + 64);
+  add(0, kFunctions + kPage - 64);
+  ASSERT_EQ(::mprotect(area_.at(kFunctions + kPage), kPage, PROT_NONE), 0);
+  const Result<void> armed = poke(Form::kOriginal, Form::kArmed);
+  ASSERT_TRUE(armed.ok()) << armed.error().sentence;
+  expect_all(Form::kArmed);
+  ASSERT_EQ(::munmap(area_.at(kFunctions + kPage), kPage), 0);
+  ASSERT_TRUE(poke(Form::kArmed, Form::kIdle).ok());
+  expect_all(Form::kIdle);
+}
+
 // --- X is never dropped.
 
 TEST_F(Poke, HotLoopOnThePageBeingPatchedNeverFaults) {

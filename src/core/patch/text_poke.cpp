@@ -177,6 +177,7 @@ class Batch {
         if (!edit->done) continue;
         const std::uintptr_t start = std::max(first_page(*edit), covered);
         const std::uintptr_t end = last_page(*edit) + arch::kPageSize;
+        if (start >= end) continue;  // in runs already: what is mapped behind them does not matter
         if (start >= mapping.end) break;
         if (start < mapping.start || (mapping.protection & PROT_READ) == 0) {
           if (!is_forgiving()) return poke_errors::unmapped(*edit);
@@ -198,7 +199,6 @@ class Batch {
   }
 
   void add_run(const TextEdit& edit, std::uintptr_t start, std::uintptr_t end, const Mapping& mapping) noexcept {
-    if (start >= end) return;  // on the page of the edit before
     if (!runs_.empty() && runs_.back().end == start && runs_.back().protection == mapping.protection) {
       runs_.back().end = end;
       runs_.back().mapping_end = mapping.end;
