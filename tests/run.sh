@@ -43,10 +43,13 @@ victims="package;targets;layers;map;fuzz;matrix;golden;unit/decode_test;unit/sit
 one_thread="symbols;unit/elf_hostile_test;unit/elf_image_test;unit/glob_test;unit/loader_hook_code_test;unit/near_alloc_test;unit/own_symbols_test"
 one_thread+=";unit/patch_test;unit/regs_test;unit/sites_test;unit/spelling_test;unit/symbol_index_test;unit/symbol_match_test;unit/thunk_test"
 
+# Function names and lines, half the size: linking takes a good part of the time.
+short_debug_information=("-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG" "-DCMAKE_C_FLAGS_RELWITHDEBINFO=-O2 -g1 -DNDEBUG")
+
 stage_plain() {
   # shellcheck disable=SC2086  # lists are meant to be split
   .ci/need $needs_for_all $needs_for_clang llvm-19-linker-tools mold libbenchmark-dev pkg-config || return 1
-  configure plain -DCMAKE_BUILD_TYPE=RelWithDebInfo || return 1
+  configure plain -DCMAKE_BUILD_TYPE=RelWithDebInfo "${short_debug_information[@]}" || return 1
   local result=0
   compile_and_test plain || result=1
   tests/matrix/summary.sh "$build/plain/tests/matrix/configurations" || result=1
@@ -90,7 +93,7 @@ stage_libcxx() {
   fi
   local lib=$root/usr/lib/llvm-19/lib
   local link="-stdlib=libc++ -L$lib -Wl,-rpath,$lib --rtlib=compiler-rt --unwindlib=libunwind"
-  configure libcxx -DCMAKE_BUILD_TYPE=RelWithDebInfo -DFPROBE_BUILD_BENCH=OFF \
+  configure libcxx -DCMAKE_BUILD_TYPE=RelWithDebInfo "${short_debug_information[@]}" -DFPROBE_BUILD_BENCH=OFF \
     "-DFPROBE_TESTS_LEFT_OUT=$victims;unit;image;symbols;registry;stress;integration" -DFPROBE_ARGUMENT_SEEDS= \
     -DFPROBE_GTEST_SOURCE=/usr/src/googletest -DCMAKE_C_COMPILER=clang-19 -DCMAKE_CXX_COMPILER=clang++-19 \
     -DCMAKE_CXX_FLAGS="-nostdinc++ -isystem $root/usr/lib/llvm-19/include/c++/v1" \

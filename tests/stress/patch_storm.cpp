@@ -20,8 +20,8 @@ namespace {
 using namespace storm;
 
 constexpr unsigned kCallers = 8, kTogglers = 3, kClasses = 3;
-#ifdef __SANITIZE_THREAD__                     // ten times slower
-constexpr unsigned long kRegistrations = 150;  // of each toggler in each phase
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)  // many times slower
+constexpr unsigned long kRegistrations = 150;                      // of each toggler in each phase
 #else
 constexpr unsigned long kRegistrations = 1000;
 #endif
