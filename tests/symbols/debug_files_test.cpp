@@ -135,6 +135,26 @@ TEST_F(DebugFile, OfAModuleThatWasReplacedIsFoundByBuildId) {
   expect_named(library);
 }
 
+TEST_F(DebugFile, TellsWhereFunctionsStartThatNoUnwindTableDescribes) {
+  for (const std::string name : {"unwindless_fentry", "unwindless_patchable"}) {
+    const path module = place(built(name + ".so"), lib_ / (name + ".so"));
+    const Library library(module);
+    place(built(name + ".debug"), build_id_path(module));
+    expect_named(library);
+  }
+}
+
+TEST_F(DebugFile, IsAskedForWhereNoUnwindTableDescribesTheFunction) {
+  for (const std::string name : {"unwindless_fentry", "unwindless_patchable"}) {
+    const path module = place(built(name + ".so"), lib_ / (name + ".so"));
+    const Library library(module);
+    fprobe probe{};
+    unsigned long address = library.hidden_function();
+    EXPECT_EQ(register_fprobe_ips(&probe, &address, 1), -ENOENT);
+    expect_all(fprobe_last_error(), {module, "neither symbols nor an unwind table", "install its debug file"});
+  }
+}
+
 TEST_F(DebugFile, IsNotReadForAModuleThatHasItsSymbols) {
   const path module = place(built("library_sha1_1.whole"), lib_ / "libvictim.so");
   const Library library(module);

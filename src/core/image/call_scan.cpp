@@ -12,8 +12,6 @@ namespace {
 constexpr const char* kNoFramePointer =
     "its -pg call is not preceded by the set-up of a frame pointer; recompile it with -pg -mfentry";
 constexpr const char* kLargeCall = "its profiling call is of -mcmodel=large; compile it without that option";
-constexpr const char* kUnknownStart =
-    "it has neither symbols nor an unwind table, so where it starts is unknown; link it without stripping";
 constexpr const char* kElsewhere = "it calls __fentry__ elsewhere than at its entry";
 
 constexpr std::uintptr_t kFunctionAlignment = 16;  // of gcc -O2 and clang
@@ -108,7 +106,7 @@ class CallScan {
         return;
       }
     }
-    if (is_unknown) return refuse(ip, kUnknownStart);
+    if (is_unknown) return state_.refuse_unknown_start(ip);
     if ((reading.calls & kMcountCall) == 0) return refuse(ip, kElsewhere);
     if (!add_behind_prologue(text, opcode)) refuse(ip, kNoFramePointer);
   }

@@ -18,13 +18,14 @@ void collect_symbol_ranges(const LoadedImage& image, std::span<const ElfSymbol> 
 
 }  // namespace
 
-FunctionStarts FunctionStarts::collect(const LoadedImage& image, const ImageMemory& memory, const ElfImage* file) {
+FunctionStarts FunctionStarts::collect(const LoadedImage& image, const ImageMemory& memory, const ElfImage* file,
+                                       const ElfImage* debug) {
   FunctionStarts starts;
   std::vector<FunctionRange> unwind, symbols;
   collect_unwind_ranges(image, memory, file, unwind);
-  if (file != nullptr) {
-    starts.is_complete_ = !file->symtab().empty();
-    collect_symbol_ranges(image, starts.is_complete_ ? file->symtab() : file->dynsym(), symbols);
+  if (const ElfImage* const named = debug != nullptr ? debug : file) {
+    starts.is_complete_ = !named->symtab().empty();
+    collect_symbol_ranges(image, starts.is_complete_ ? named->symtab() : named->dynsym(), symbols);
   }
   // Later duplicates are dropped, so the longer range of one start comes first.
   const auto is_before = [](const FunctionRange& a, const FunctionRange& b) {

@@ -25,8 +25,9 @@ void collect_unwind_ranges(const LoadedImage& image, const ImageMemory& memory, 
 
 class FunctionStarts {
  public:
-  [[nodiscard]] static FunctionStarts collect(const LoadedImage& image, const ImageMemory& memory,
-                                              const ElfImage* file);
+  // `debug`: the module's debug file, may be null; its symbols in place of the file's.
+  [[nodiscard]] static FunctionStarts collect(const LoadedImage& image, const ImageMemory& memory, const ElfImage* file,
+                                              const ElfImage* debug = nullptr);
 
   // By address, unique, all in readable text.  `end` is the farthest end of this and all earlier functions.
   [[nodiscard]] const std::vector<FunctionRange>& all() const noexcept { return ranges_; }

@@ -18,7 +18,7 @@ constexpr const char* kOddNops = "the nops at its entry are of no known form";
 constexpr const char* kJumpedInto = "it jumps into the nops at its entry";
 constexpr const char* kNoFramePointer =
     "its -pg place is not preceded by the set-up of a frame pointer; recompile it with -pg -mfentry";
-constexpr const char* kUnknownStart = "a place recorded for patching belongs to no known function";
+constexpr const char* kNoFunction = "it is a place recorded for patching, but of no function of the symbol table";
 
 constexpr std::string_view kPatchableSection = "__patchable_function_entries";
 constexpr std::string_view kMcountSection = "__mcount_loc";
@@ -57,8 +57,8 @@ class PatchableScan {
   void take_patchable_entry(std::uintptr_t entry) {
     const std::uintptr_t function = function_of_entry(entry);
     if (function == 0) {
-      state_.refuse(entry, entry, kUnknownStart);
-      return;
+      if (!state_.starts.is_complete()) return state_.refuse_unknown_start(entry);
+      return state_.refuse(entry, entry, kNoFunction);
     }
     patchable_.push_back(function);
   }

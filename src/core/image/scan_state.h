@@ -15,6 +15,11 @@
 
 namespace libfprobe::detail {
 
+inline constexpr const char* kUnknownStart =
+    "where it starts is unknown: its module has neither symbols nor an unwind table for it; do not strip the module, "
+    "or "
+    "install its debug file";
+
 struct ScanState {
   const LoadedImage& image;
   const ElfImage* file;
@@ -34,6 +39,10 @@ struct ScanState {
   }
   void refuse(std::uintptr_t ip, std::uintptr_t function, const char* reason) {
     result.refused.push_back(RefusedSite{ip, function, reason});
+  }
+  void refuse_unknown_start(std::uintptr_t ip) {
+    refuse(ip, ip, kUnknownStart);
+    result.lacks_starts = true;
   }
 };
 

@@ -49,8 +49,8 @@ std::vector<ProfilingFunction> all_known(std::span<const ProfilingFunction> know
 
 }  // namespace
 
-Result<ScanResult> scan_sites(const LoadedImage& image, const ElfImage* file,
-                              std::span<const ProfilingFunction> known) {
+Result<ScanResult> scan_sites(const LoadedImage& image, const ElfImage* file, std::span<const ProfilingFunction> known,
+                              const ElfImage* debug) {
   const Error no_memory = make_error(ENOMEM, "no memory to look for probe sites in %s", image.path.c_str());
   if (!sys::allocation_allowed()) return no_memory;
   try {
@@ -58,7 +58,7 @@ Result<ScanResult> scan_sites(const LoadedImage& image, const ElfImage* file,
         file != nullptr ? copies_without_breakpoints(image, *file) : std::vector<TextCopy>{};
     const ImageMemory memory(image, copies);
     const ProfilingTargets targets = ProfilingTargets::collect(image, memory, file, all_known(known));
-    const FunctionStarts starts = FunctionStarts::collect(image, memory, file);
+    const FunctionStarts starts = FunctionStarts::collect(image, memory, file, debug);
     ScanState state{image, file, memory, targets, starts, {}};
     scan_calls(state);
     scan_patchable(state, functions_with_site(state.result));

@@ -43,13 +43,15 @@ struct RefusedSite {
 struct ScanResult {
   std::vector<FoundSite> sites;      // sorted by ip, unique
   std::vector<RefusedSite> refused;  // sorted by ip; none of a function that has a site
+  bool lacks_starts = false;         // some are refused for want of symbols, which a debug file may have
 };
 
 // `file` is the module's file (null: memory alone, then section hints and symbols are missing).
-// `known`: definitions of the profiling functions beside those that the module's tables name.  The caller keeps the
-// module loaded meanwhile, and its text as the file has it.
+// `known`: definitions of the profiling functions beside those that the module's tables name.  `debug`: the module's
+// debug file, verified; may be null.  The caller keeps the module loaded meanwhile, and its text as the file has it.
 [[nodiscard]] Result<ScanResult> scan_sites(const LoadedImage& image, const ElfImage* file,
-                                            std::span<const ProfilingFunction> known = {});
+                                            std::span<const ProfilingFunction> known = {},
+                                            const ElfImage* debug = nullptr);
 
 // Cheap test from memory alone: can this module hold any site or refused one?  (It imports or calls a profiling
 // function, a function of it starts with nops, or its functions are unknown.)  Used at load to leave the files of

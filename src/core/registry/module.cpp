@@ -8,6 +8,7 @@
 #include <new>
 
 #include "base/syscalls.h"
+#include "image/debug_file.h"
 #include "image/image_file.h"
 #include "image/image_memory.h"
 #include "image/wide_vectors.h"
@@ -58,7 +59,13 @@ Result<std::unique_ptr<Module>> Module::load(const LoadedImage& image, std::span
   if (!may_have_sites(image, known)) return module;
   Result<ElfImage> file = open_file_of(image);
   if (!file.ok() && is_shortage(file.error())) return file.error();
-  Result<ScanResult> found = scan_sites(image, file.ok() ? &*file : nullptr, known);
+  const ElfImage* const own = file.ok() ? &*file : nullptr;
+  Result<ScanResult> found = scan_sites(image, own, known);
+  if (found.ok() && found->lacks_starts) {
+    Result<DebugFile> debug = find_debug_file(image, own);
+    if (!debug.ok()) return debug.error();
+    if (debug->file) found = scan_sites(image, own, known, &*debug->file);
+  }
   if (!found.ok()) return found.error();
   module->adopt(*found);
   return module;
