@@ -6,24 +6,19 @@
   return std::printf("  Hello, %s!\n", name);
 }
 
-static int entered(fprobe*, unsigned long, unsigned long, ftrace_regs* regs, void*) {
-  std::printf("greet(\"%s\")\n", reinterpret_cast<const char*>(ftrace_regs_get_argument(regs, 0)));
-  return 0;  // run the exit handler too
-}
-
-static void left(fprobe*, unsigned long, unsigned long, ftrace_regs* regs, void*) {
-  std::printf("= %lu\n", ftrace_regs_get_return_value(regs));
-}
-
 int main() {
   fprobe probe{};
-  probe.entry_handler = entered;
-  probe.exit_handler = left;
+  probe.entry_handler = [](fprobe*, unsigned long, unsigned long, ftrace_regs* regs, void*) {
+    std::printf("greet(\"%s\")\n", reinterpret_cast<const char*>(ftrace_regs_get_argument(regs, 0)));
+    return 0;  // run the exit handler too
+  };
+  probe.exit_handler = [](fprobe*, unsigned long, unsigned long, ftrace_regs* regs, void*) {
+    std::printf("= %lu\n", ftrace_regs_get_return_value(regs));
+  };
   const char* names[] = {"greet"};
   if (register_fprobe_syms(&probe, names, 1) != 0) return std::puts(fprobe_last_error()), 1;
 
   int printed = greet("world") + greet("again");
   unregister_fprobe(&probe);
-  printed += greet("nobody");
-  return printed == 0;
+  return printed + greet("nobody") == 0;
 }

@@ -147,6 +147,7 @@ TEST(Register, WithTheFlagRefusesFiltersThatCanNeverMatch) {
   const std::string before = loader_code();
   EXPECT_EQ(attach(probe, ""), -ENOENT);
   EXPECT_EQ(attach(probe, "!late_function"), -ENOENT);
+  EXPECT_EQ(attach(probe, "/opt/plugins/late.so:late_function"), -ENOENT);  // a path, not a file name
   EXPECT_EQ(attach(probe, "late_[function"), -EINVAL);
   EXPECT_EQ(attach(probe, "late_function", "x,"), -EINVAL);
   EXPECT_FALSE(fprobe_is_registered(&probe));

@@ -40,19 +40,22 @@ int call(const Work& work) noexcept {
   try {
     return report(work());
   } catch (const std::bad_alloc&) {
-    return report(make_error(ENOMEM, "out of memory"));
+    return report(make_error(
+        ENOMEM, "out of memory: nothing was changed; free some, or raise the limit of the process, and call again"));
   }
 }
 
 int refuse_null(const char* function, const char* argument) noexcept {
-  return report(make_error(EINVAL, "%s: %s is NULL", function, argument));
+  return report(make_error(EINVAL, "%s: %s is NULL, pass a pointer to what it names", function, argument));
 }
 
 // What both array forms check.  0: go on.
 int check_array(const char* function, const fprobe* fp, const void* array, const char* array_name, int num) noexcept {
   if (fp == nullptr) return refuse_null(function, "fp");
   if (array == nullptr) return refuse_null(function, array_name);
-  if (num <= 0) return report(make_error(EINVAL, "%s: num is %d, it must be positive", function, num));
+  if (num <= 0)
+    return report(
+        make_error(EINVAL, "%s: num is %d, it must be positive: the number of entries in the array", function, num));
   return 0;
 }
 
@@ -60,7 +63,9 @@ int check_array(const char* function, const fprobe* fp, const void* array, const
 int check_registered(const char* function, const fprobe* fp) noexcept {
   if (fp == nullptr) return refuse_null(function, "fp");
   if (!registry::is_attached(*fp))
-    return report(make_error(EINVAL, "%s: this struct fprobe is not registered", function));
+    return report(make_error(
+        EINVAL, "%s: this struct fprobe is not registered (any more): register it first, or leave the call out",
+        function));
   return 0;
 }
 
@@ -87,7 +92,8 @@ int register_fprobe_ips(struct fprobe* fp, unsigned long* addrs, int num) {
 int register_fprobe_syms(struct fprobe* fp, const char** syms, int num) {
   if (const int error = check_array("register_fprobe_syms", fp, syms, "syms", num)) return error;
   for (int i = 0; i < num; ++i)
-    if (syms[i] == nullptr) return report(make_error(EINVAL, "register_fprobe_syms: syms[%d] is NULL", i));
+    if (syms[i] == nullptr)
+      return report(make_error(EINVAL, "register_fprobe_syms: syms[%d] is NULL, it must be a function's name", i));
   return call([&] { return registry::attach(*fp, SymbolsTarget(syms, static_cast<std::size_t>(num))); });
 }
 

@@ -64,8 +64,10 @@ Result<void> dump(int fd) {
     const ssize_t written = sys::write(fd, rest.data(), rest.size());
     if (written == -EINTR) continue;
     if (written < 0)
-      return make_error(static_cast<int>(-written), "fprobe_dump: file descriptor %d cannot be written to (errno %d)",
-                        fd, static_cast<int>(-written));
+      return make_error(
+          static_cast<int>(-written),
+          "fprobe_dump: file descriptor %d cannot be written to (errno %d): pass one that is open for writing", fd,
+          static_cast<int>(-written));
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
   return {};

@@ -12,7 +12,8 @@ namespace {
 constexpr const char* kNoFramePointer =
     "its -pg call is not preceded by the set-up of a frame pointer; recompile it with -pg -mfentry";
 constexpr const char* kLargeCall = "its profiling call is of -mcmodel=large; compile it without that option";
-constexpr const char* kElsewhere = "it calls __fentry__ elsewhere than at its entry";
+constexpr const char* kElsewhere =
+    "it calls __fentry__ elsewhere than at its entry; leave that call to the compiler (-pg -mfentry)";
 
 constexpr std::uintptr_t kFunctionAlignment = 16;  // of gcc -O2 and clang
 

@@ -14,8 +14,9 @@ namespace {
 
 constexpr const char* kTooFewNops =
     "it has fewer than 5 bytes of nops behind its entry; compile it with -fpatchable-function-entry=5";
-constexpr const char* kOddNops = "the nops at its entry are of no known form";
-constexpr const char* kJumpedInto = "it jumps into the nops at its entry";
+constexpr const char* kOddNops =
+    "the nops at its entry are of no known form; compile it with -fpatchable-function-entry=5";
+constexpr const char* kJumpedInto = "it jumps into the nops at its entry; compile it with -pg -mfentry";
 constexpr const char* kNoFramePointer =
     "its -pg place is not preceded by the set-up of a frame pointer; recompile it with -pg -mfentry";
 constexpr const char* kNoFunction = "it is a place recorded for patching, but of no function of the symbol table";

@@ -118,7 +118,10 @@ int offer_gaps(Search& search) noexcept {
 }
 
 Error no_memory(std::size_t size, int code) noexcept {
-  return make_error(ENOMEM, "the kernel refuses %zu bytes of memory for thunks (errno %d)", size, code);
+  return make_error(ENOMEM,
+                    "the kernel refuses %zu bytes of memory for thunks (errno %d): raise the limit of the process "
+                    "(ulimit -v, cgroup) or vm.max_map_count",
+                    size, code);
 }
 
 }  // namespace
@@ -127,7 +130,10 @@ Result<std::uintptr_t> map_near(const NearRange& module, std::size_t size, const
   Search search(module, also, size);
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     if (const int code = offer_gaps(search)) {
-      return make_error(ENOMEM, "/proc/self/maps cannot be read (errno %d): no place for thunks can be chosen", code);
+      return make_error(ENOMEM,
+                        "/proc/self/maps cannot be read (errno %d), so no place for thunks can be chosen: mount /proc, "
+                        "and let the program read it",
+                        code);
     }
     const std::uintptr_t place = search.take_best();
     if (place == 0) break;
@@ -141,8 +147,10 @@ Result<std::uintptr_t> map_near(const NearRange& module, std::size_t size, const
     if (code == EPERM) search.refuse_below(place + size);  // below vm.mmap_min_addr
     if (code != EPERM && code != EEXIST) return no_memory(size, code);
   }
-  return make_error(ENOSPC, "no room for %zu bytes within jump range of the code at 0x%lx-0x%lx", size,
-                    static_cast<unsigned long>(module.low), static_cast<unsigned long>(module.high));
+  return make_error(ENOSPC,
+                    "no room for %zu bytes within jump range of the code at 0x%lx-0x%lx: map less memory next to it, "
+                    "or register before that is mapped",
+                    size, static_cast<unsigned long>(module.low), static_cast<unsigned long>(module.high));
 }
 
 }  // namespace libfprobe::detail

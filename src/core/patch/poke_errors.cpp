@@ -24,12 +24,16 @@ Error foreign(const TextEdit& edit) noexcept {
 }
 
 Error unmapped(const TextEdit& edit) noexcept {
-  return make_error(EACCES, "the code at %s+0x%lx is not readable or not mapped any more", module_of(edit),
-                    offset_in_module(edit));
+  return make_error(EACCES,
+                    "the code at %s+0x%lx is not readable or not mapped any more: register after it was loaded, and "
+                    "leave its pages readable",
+                    module_of(edit), offset_in_module(edit));
 }
 
 Error unreadable_map(int code) noexcept {
-  return make_error(EACCES, "/proc/self/maps cannot be read (errno %d), so the protection of code pages is unknown",
+  return make_error(EACCES,
+                    "/proc/self/maps cannot be read (errno %d), so the protection of code pages is unknown: mount "
+                    "/proc, and let the program read it",
                     code);
 }
 

@@ -17,7 +17,7 @@ namespace libfprobe::detail {
 namespace {
 
 Error not_registered() noexcept {
-  return make_error(EINVAL, "this struct fprobe is not registered");
+  return make_error(EINVAL, "this struct fprobe is not registered any more: another thread unregistered it first");
 }
 
 bool is_inside_handler() noexcept {

@@ -359,7 +359,11 @@ Error explain_name(const ModuleSet& modules, std::string_view wanted) {
 }
 
 Error explain_address(const ModuleSet& modules, Module* module, unsigned long address) {
-  if (module == nullptr) return make_error(ENOENT, "address %#lx lies in no loaded module", address);
+  if (module == nullptr)
+    return make_error(ENOENT,
+                      "address %#lx lies in no loaded module: pass the address of a function, or an ip that "
+                      "fprobe_for_each_site() lists",
+                      address);
   const std::string& path = module->image().path;
   char number[32];
   std::snprintf(number, sizeof number, "%#lx", address);
@@ -371,9 +375,10 @@ Error explain_address(const ModuleSet& modules, Module* module, unsigned long ad
     return not_found(describe_without_site(*module, name.empty() ? number : name, address, 0));
   const std::string sentence =
       "address " + std::string(number) + " in " + path + " is neither a probe site nor a function's first byte";
-  if (function == nullptr) return not_found(sentence);
+  if (function == nullptr)
+    return not_found(sentence + ": pass the address of a function, or an ip that fprobe_for_each_site() lists");
   return not_found(sentence + ": it lies inside " + quoted(name) + ", which begins " +
-                   std::to_string(address - function->address) + " bytes earlier");
+                   std::to_string(address - function->address) + " bytes earlier: pass that");
 }
 
 }  // namespace libfprobe::detail

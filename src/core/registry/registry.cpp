@@ -24,7 +24,7 @@ constexpr std::size_t round_up_to_longs(std::size_t bytes) noexcept {
 }
 
 Error already_registered() noexcept {
-  return make_error(EEXIST, "this struct fprobe is registered already");
+  return make_error(EEXIST, "this struct fprobe is registered already: unregister it first, or use a second struct");
 }
 
 // What a probe's handlers may change.
@@ -40,8 +40,10 @@ std::uint8_t kept_for_handlers(unsigned flags) noexcept {
 Result<void> check(const fprobe& probe) {
   if (live_slot(probe) != nullptr) return already_registered();
   if (probe.entry_data_size > MAX_FPROBE_DATA_SIZE)
-    return make_error(E2BIG, "entry_data_size is %zu bytes, at most %zu are possible", probe.entry_data_size,
-                      MAX_FPROBE_DATA_SIZE);
+    return make_error(E2BIG,
+                      "entry_data_size is %zu bytes, at most %zu are possible: keep the rest elsewhere, and a pointer "
+                      "to it in the entry data",
+                      probe.entry_data_size, MAX_FPROBE_DATA_SIZE);
   return {};
 }
 
@@ -210,7 +212,9 @@ Result<void> attach_to(fprobe& probe, const Target& target) {
   if (Result<void> checked = check(probe); !checked.ok()) return checked;
   return with_loader_locked([&]() -> Result<void> {
     if (!barriers_work())
-      return make_error(EPERM, "neither membarrier nor a change of CPU is permitted: running code cannot be changed");
+      return make_error(EPERM,
+                        "running code cannot be changed: the kernel refuses membarrier and sched_setaffinity (a "
+                        "seccomp filter?); allow one of them, or register probes before the filter is installed");
     tidy_up(registry);
     if (Result<void> followed = follow_loader(registry); !followed.ok()) return followed;
     Result<Selection> selection = select(registry, target, &probe);

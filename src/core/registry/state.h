@@ -82,7 +82,8 @@ class Operation {
 };
 
 [[nodiscard]] inline Error no_memory() noexcept {
-  return make_error(ENOMEM, "out of memory: nothing was changed");
+  return make_error(ENOMEM,
+                    "out of memory: nothing was changed; free some, or raise the limit of the process, and call again");
 }
 
 // Does `work` (→ Result<...>) inside the loader's lock, so that no module disappears meanwhile.  Allocation failures

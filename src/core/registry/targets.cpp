@@ -59,10 +59,12 @@ Result<void> add_selected(const ModuleSet& modules, Module& module, const Filter
   return {};
 }
 
-// False when all alternatives exclude.
+// False when all alternatives exclude, or mean modules by their paths, which no module answers to.
 bool can_select(const Filter& filter) {
   bool selects = false;
-  filter.visit_selecting([&](const Prefixed&) { selects = true; });
+  filter.visit_selecting([&](const Prefixed& alternative) {
+    if (!alternative.has_module || alternative.module.find('/') == alternative.module.npos) selects = true;
+  });
   return selects;
 }
 
