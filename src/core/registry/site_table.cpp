@@ -5,6 +5,7 @@
 
 #include "base/attributes.h"
 #include "base/syscalls.h"
+#include "base/tsan.h"
 
 namespace libfprobe::detail {
 namespace {
@@ -51,6 +52,7 @@ bool SiteTable::reserve(std::size_t more) noexcept {
 }
 
 void SiteTable::insert(const Site& site) noexcept {
+  tsan_release(&site);  // this file is compiled without ThreadSanitizer: pairs with tsan_acquire() of who finds it
   if (find(site.ip) == nullptr) ++live_;
   insert_into(*table_.load(std::memory_order_relaxed), site);
 }
