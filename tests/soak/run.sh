@@ -1,6 +1,6 @@
 #!/bin/bash
 # tests/soak/run.sh --mutants: each deliberate fault of tests/mutants must be caught by its test.
-# tests/soak/run.sh --matrix: every configuration of tests/matrix that exists, which takes an hour or two of every processor.
+# tests/soak/run.sh --matrix: every configuration of tests/matrix that exists, which takes some hours of CPU time.
 # tests/soak/run.sh [minutes=2]: the storms of tests/stress again and again, each round with its own random choices, until
 # the time is over; every program runs at least once. Stops at the first failure and tells how to repeat it.
 #

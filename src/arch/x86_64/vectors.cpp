@@ -53,18 +53,40 @@ unsigned kept_registers(const SiteShape& shape, bool has_wide_vectors, bool ever
   return keeps;
 }
 
-// Code for wide vectors loads or stores one sooner or later.  Intel SDM vol. 2, 2.3 and 2.7:
+namespace {
+
+// Intel SDM vol. 2, 2.3 and 2.7; these three bytes start nothing else in 64-bit code:
 //   c5 P0 op       c4 P0 P1 op       62 P0 P1 P2 op
-// with, in the last P but EVEX's P2, L = 1 (EVEX: the fixed bit) and vvvv = 1111: no second source.
-bool is_wide_move(std::span<const std::byte> code) noexcept {
-  constexpr std::uint8_t kVex3 = 0xc4, kVex2 = 0xc5, kEvex = 0x62;
-  constexpr unsigned kNoSource = 0x7c, kMap0f = 1, kMap0f38 = 2;
-  const std::uint8_t lead = byte_at(code, 0);
-  if (lead != kVex2 && lead != kVex3 && lead != kEvex) return false;
-  const std::size_t fields = lead == kVex2 ? 1 : 2;
-  if ((byte_at(code, fields) & kNoSource) != kNoSource) return false;
-  const unsigned map = lead == kVex2 ? kMap0f : byte_at(code, 1) & (lead == kVex3 ? 0x1f : 0x0f);
-  switch (byte_at(code, fields + (lead == kEvex ? 2 : 1))) {
+// The last P but EVEX's P2 has L = 1 for 256 bits (EVEX: a fixed 1), and vvvv = 1111 where there is no second source.
+struct VectorPrefix {
+  unsigned map = 0, last = 0;  // 0: no such prefix
+  std::uint8_t opcode = 0;
+};
+
+VectorPrefix read_vector_prefix(Code code) noexcept {
+  constexpr std::uint8_t kVex2 = 0xc5, kVex3 = 0xc4, kEvex = 0x62;
+  constexpr unsigned kMap0f = 1;
+  switch (byte_at(code, 0)) {
+    case kVex2:
+      return {kMap0f, byte_at(code, 1), byte_at(code, 2)};
+    case kVex3:
+      return {byte_at(code, 1) & 0x1fU, byte_at(code, 2), byte_at(code, 3)};
+    case kEvex:
+      return {byte_at(code, 1) & 0x0fU, byte_at(code, 2), byte_at(code, 4)};
+    default:
+      return {};
+  }
+}
+
+bool is_wide(const VectorPrefix& prefix) noexcept {
+  constexpr unsigned kLength = 4, kLastMap = 6;
+  return prefix.map != 0 && prefix.map <= kLastMap && (prefix.last & kLength) != 0;
+}
+
+bool is_wide_move(const VectorPrefix& prefix) noexcept {
+  constexpr unsigned kNoSource = 0x78, kMap0f = 1, kMap0f38 = 2;
+  if (!is_wide(prefix) || (prefix.last & kNoSource) != kNoSource) return false;
+  switch (prefix.opcode) {
     case 0x10:  // vmovups, vmovupd
     case 0x11:
     case 0x28:  // vmovaps, vmovapd
@@ -74,7 +96,7 @@ bool is_wide_move(std::span<const std::byte> code) noexcept {
     case 0x7f:
     case 0xe7:  // vmovntdq
     case 0xf0:  // vlddqu
-      return map == kMap0f;
+      return prefix.map == kMap0f;
     case 0x18:  // vbroadcastss, sd, f128
     case 0x19:
     case 0x1a:
@@ -84,16 +106,20 @@ bool is_wide_move(std::span<const std::byte> code) noexcept {
     case 0x5a:
     case 0x78:  // vpbroadcastb, w
     case 0x79:
-      return map == kMap0f38;
+      return prefix.map == kMap0f38;
     default:
       return false;
   }
 }
 
-std::size_t next_wide_move(std::span<const std::byte> text, std::size_t from) noexcept {
+}  // namespace
+
+std::size_t next_wide_vector(std::span<const std::byte> text, std::size_t from, WideSign sign) noexcept {
   for (std::size_t at = from; at < text.size(); ++at) {
     const std::span<const std::byte> code = text.subspan(at);
-    if (is_wide_move(code) && !is_our_own(code.data())) return at;
+    const VectorPrefix prefix = read_vector_prefix(code);
+    const bool is_sign = sign == WideSign::kMove ? is_wide_move(prefix) : is_wide(prefix);
+    if (is_sign && !is_our_own(code.data())) return at;
   }
   return text.size();
 }

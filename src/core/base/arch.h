@@ -136,8 +136,10 @@ inline constexpr unsigned kKeepFpenv = 16;       // sticky floating-point except
 inline constexpr unsigned kKeepAllVectors = kKeepArguments | kKeepWide | kKeepCallerSaved | kKeepEverything;
 // What a site asks for.
 [[nodiscard]] unsigned kept_registers(const SiteShape& shape, bool has_wide_vectors, bool everything) noexcept;
-// Next place at or after `from` whose bytes could be a move of a vector wider than every CPU has, text.size() if none.
-[[nodiscard]] std::size_t next_wide_move(std::span<const std::byte> text, std::size_t from) noexcept;
+// Next place at or after `from` whose bytes could be an instruction on a vector wider than every CPU has, or a move of
+// one (which other bytes seldom look like); text.size() if none.
+enum class WideSign { kAny, kMove };
+[[nodiscard]] std::size_t next_wide_vector(std::span<const std::byte> text, std::size_t from, WideSign sign) noexcept;
 
 // --- patch.cpp ---
 //

@@ -1,5 +1,6 @@
-// See wide_vectors.h.  Bytes that look like a move of a wide vector are rare; whether they are one, the function that holds
-// them tells when it is decoded from its start.
+// See wide_vectors.h.  Whether bytes that look like an instruction on wide vectors are one, the function that holds them
+// tells when it is decoded from its start.  In much code that would be most of it, so only moves count there: code for
+// wide vectors loads or stores one sooner or later, and few other bytes look like that.
 #include "image/wide_vectors.h"
 
 #include "base/arch.h"
@@ -23,7 +24,10 @@ Place what_is_at(std::span<const std::byte> text, std::uintptr_t base, std::size
 }
 
 bool has_wide_vectors(const Segment& segment, std::span<const std::byte> text, const FunctionStarts& starts) {
-  for (std::size_t at = arch::next_wide_move(text, 0); at < text.size(); at = arch::next_wide_move(text, at + 1)) {
+  constexpr std::size_t kSmallText = std::size_t{64} << 10;
+  const arch::WideSign sign = text.size() <= kSmallText ? arch::WideSign::kAny : arch::WideSign::kMove;
+  const auto next = [&](std::size_t from) { return arch::next_wide_vector(text, from, sign); };
+  for (std::size_t at = next(0); at < text.size(); at = next(at + 1)) {
     const std::uintptr_t start = starts.last_before(segment.start + at);
     if (start < segment.start) return true;
     if (what_is_at(text, segment.start, start - segment.start, at) != Place::kInside) return true;

@@ -32,6 +32,7 @@ constexpr Promise kWidest = {"libfidelity_call_wide.so", false, true};
 #else
 constexpr Promise kPromises[] = {{"libfidelity_plain.so", false, false},
                                  {"libfidelity_wide.so", false, true},
+                                 {"libfidelity_wide_arithmetic.so", false, true},
                                  {"libfidelity_nops.so", true, false},
                                  {"libfidelity_nops_wide.so", true, true}};
 constexpr Promise kAll = {"libfidelity_plain.so", true, true};

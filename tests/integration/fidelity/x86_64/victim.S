@@ -2,7 +2,8 @@
 //
 //     SITE_ONE_BYTE_NOPS    as gcc's attribute leaves them, else one long nop, as clang does
 //     SITE_CALL             as gcc -pg -mfentry leaves it
-//     WIDE                  the module has code for wide vectors (never run)
+//     WIDE                  the module has code that moves wide vectors (never run)
+//     WIDE_ARITHMETIC       it has code that only computes with them
         .text
         .globl  victim
         .type   victim, @function
@@ -32,6 +33,17 @@ wide:
         vmovups (%rdi), %ymm0
         vmovups %ymm0, (%rsi)
         vzeroupper
+        ret
+        .cfi_endproc
+        .size   wide, . - wide
+#endif
+#ifdef WIDE_ARITHMETIC
+        .globl  wide
+        .type   wide, @function
+        .balign 16
+wide:
+        .cfi_startproc
+        vfmadd132pd %ymm1, %ymm2, %ymm0
         ret
         .cfi_endproc
         .size   wide, . - wide
