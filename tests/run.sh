@@ -1,5 +1,5 @@
 #!/bin/bash
-# tests/run.sh [stage...]: installs what is missing, builds in ${BUILD_DIR:-build/tests}, runs every test under ctest.
+# tests/run.sh [stage...]: installs what is missing, builds in ${BUILD_DIR:-build/tests}, runs the tests under ctest.
 #
 #   plain    gcc, optimized, with the package tests and the benchmarks built
 #   asan     AddressSanitizer and UndefinedBehaviorSanitizer
@@ -8,11 +8,11 @@
 #   lint     clang-format, and clang-tidy on the files that changed since $FPROBE_TIDY_BASE (default: all)
 #   fuzz     each fuzzer for ${FPROBE_FUZZ_SECONDS:-30} seconds: clang, libFuzzer, AddressSanitizer
 #   soak     the storms again and again for ${FPROBE_SOAK_MINUTES:-2} minutes
-#   forms    the contract and unwinding tests in every form of their victims; only if it is named
-#   mutants  each deliberate fault of tests/mutants must be caught by its test; only if it is named
+#   forms    the contract and unwinding tests in every form of their victims; plain has some of the forms
+#   mutants  each deliberate fault of tests/mutants must be caught by its test
 #
-# Without an argument all but the last two. A stage that fails does not keep the next from running; the exit status tells.
-# FPROBE_WERROR=ON makes warnings errors.
+# Without an argument all but forms and mutants, which run by name only: about half an hour on two cores. A stage that fails
+# does not keep the next from running; the exit status tells. FPROBE_WERROR=ON makes warnings errors.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=$(realpath -m "${BUILD_DIR:-build/tests}")

@@ -4,7 +4,7 @@
  *
  * Names and meanings are those of the Linux kernel's fprobe (Documentation/trace/fprobe.rst), carried over to
  * userspace; additions have the prefix `fprobe_` or `FPROBE_`. The functions to be probed are compiled with
- * `-pg -mfentry` or `-fpatchable-function-entry` (CMake: fprobe_instrument()).
+ * `-pg -mfentry`, `-fpatchable-function-entry` or `-pg` alone (CMake: fprobe_instrument()).
  *
  * Unless a comment says otherwise a function may be called from any thread at any time, is not async-signal-safe, and
  * returns 0 or a negative errno value; after a failure nothing has been patched, the struct may be used again, and
@@ -64,7 +64,7 @@ struct ftrace_ops {
 /* What a hit keeps without these two: every register that the psABI lets a caller rely on (vectors in their full width in
  * modules that use wide ones; for gcc's patchable sites every register, since -fipa-ra may be on), rounding modes, control
  * bits, errno. FPROBE_SAVE_ALL=1 in the environment, read at load: the CPU's whole state, for code with calling
- * conventions of its own (preserve_most, regcall, ms_abi); costs a hundred ns. */
+ * conventions of its own (preserve_most, regcall, ms_abi); costs some hundred ns. */
 
 /* Largest entry_data_size, in bytes, however many probes share the function. */
 #define MAX_FPROBE_DATA_SIZE (15 * sizeof(long))

@@ -70,8 +70,9 @@ FPROBE_API void ftrace_regs_set_return_value(struct ftrace_regs* fregs, unsigned
 FPROBE_API unsigned long ftrace_regs_get_return_value2(const struct ftrace_regs* fregs);
 FPROBE_API void ftrace_regs_set_return_value2(struct ftrace_regs* fregs, unsigned long value);
 
-/* The `n`-th floating-point argument held in a vector register (n = 0..7: xmm0..7 / d0..7) as a double. 0.0 when not
- * available: at exit, beyond the registers, or under FPROBE_FL_GENERAL_REGS. */
+/* The `n`-th floating-point argument as a double (n = 0..7: xmm0..7 / d0..7). 0.0 when not available, and setting it is
+ * ignored: at exit, at sites whose prologue has moved the arguments already, or if every probe of the function has
+ * FPROBE_FL_GENERAL_REGS. From n = 8 on: the stack, as for a function of no other arguments there. */
 FPROBE_API double ftrace_regs_get_fp_argument(const struct ftrace_regs* fregs, unsigned int n);
 FPROBE_API void ftrace_regs_set_fp_argument(struct ftrace_regs* fregs, unsigned int n, double value);
 
@@ -80,7 +81,8 @@ FPROBE_API void ftrace_regs_set_fp_argument(struct ftrace_regs* fregs, unsigned 
 FPROBE_API float ftrace_regs_get_fp_argument_float(const struct ftrace_regs* fregs, unsigned int n);
 FPROBE_API void ftrace_regs_set_fp_argument_float(struct ftrace_regs* fregs, unsigned int n, float value);
 
-/* The floating-point return value (xmm0 / d0), with the rules of ftrace_regs_get_return_value(). */
+/* The floating-point return value (xmm0 / d0), with the rules of ftrace_regs_get_return_value(). At exit 0.0, and setting
+ * it is ignored, if every exit probe of the function has FPROBE_FL_GENERAL_REGS. The same goes for the four below. */
 FPROBE_API double ftrace_regs_get_fp_return_value(const struct ftrace_regs* fregs);
 FPROBE_API void ftrace_regs_set_fp_return_value(struct ftrace_regs* fregs, double value);
 
