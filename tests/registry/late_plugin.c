@@ -16,7 +16,7 @@ long late_constructed(void) {
 }
 
 __attribute__((constructor)) static void construct(void) {
-  volatile long four = 4;  /* no compiler knows the result */
+  volatile long four = 4; /* no compiler knows the result */
   g_constructed = late_function(four);
 }
 

@@ -65,7 +65,7 @@ int open_readonly(const char* path) noexcept;
 int open_task_file(const char* path) noexcept;  // likewise, of one of this process's threads
 int open_directory(const char* path) noexcept;
 int open_to_change(const char* path) noexcept;  // to read and write; never makes a file
-long file_size(int fd) noexcept;  // -EINVAL: not a regular file
+long file_size(int fd) noexcept;                // -EINVAL: not a regular file
 ssize_t read(int fd, void* buffer, std::size_t size) noexcept;
 ssize_t getdents(int fd, void* buffer, std::size_t size) noexcept;
 ssize_t write(int fd, const void* buffer, std::size_t size) noexcept;
