@@ -149,7 +149,7 @@ TEST_F(DebugFile, IsAskedForWhereNoUnwindTableDescribesTheFunction) {
     const path module = place(built(name + ".so"), lib_ / (name + ".so"));
     const Library library(module);
     fprobe probe{};
-    unsigned long address = library.hidden_function();
+    unsigned long address = library.address_of_hidden();
     EXPECT_EQ(register_fprobe_ips(&probe, &address, 1), -ENOENT);
     expect_all(fprobe_last_error(), {module, "neither symbols nor an unwind table", "install its debug file"});
   }

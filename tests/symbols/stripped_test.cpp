@@ -32,7 +32,7 @@ INSTANTIATE_TEST_SUITE_P(Library, Stripped, ::testing::Values("OfItsSymbols", "O
 
 TEST_P(Stripped, FunctionsWithoutANameAreProbedByAddress) {
   const Library library(module_);
-  unsigned long address = library.hidden_function();
+  unsigned long address = library.address_of_hidden();
   fprobe probe = counting_probe();
   ASSERT_EQ(register_fprobe_ips(&probe, &address, 1), 0) << fprobe_last_error();
   hits = 0;
@@ -73,7 +73,7 @@ TEST_P(Stripped, SitesWithoutANameAreListedWithEmptyOnes) {
   const std::vector<Listed> sites = sites_of(module_);
   EXPECT_EQ(sites.size(), 3u);
   const auto hidden = std::find_if(sites.begin(), sites.end(),
-                                   [&](const Listed& site) { return site.function == library.hidden_function(); });
+                                   [&](const Listed& site) { return site.function == library.address_of_hidden(); });
   ASSERT_NE(hidden, sites.end());
   EXPECT_EQ(hidden->symbol, "");
   EXPECT_EQ(hidden->demangled, "");
@@ -89,7 +89,7 @@ TEST_P(Stripped, AnUnknownNameIsSaidToBeStrippedWithTheRemedies) {
 
 TEST_P(Stripped, AnAddressInsideAFunctionWithoutANameIsRefused) {
   const Library library(module_);
-  unsigned long address = library.hidden_function() + 1;
+  unsigned long address = library.address_of_hidden() + 1;
   fprobe probe{};
   EXPECT_EQ(register_fprobe_ips(&probe, &address, 1), -ENOENT);
   expect_all(fprobe_last_error(), {module_, "neither a probe site nor a function's first byte"});

@@ -82,7 +82,7 @@ class Library {
     return reinterpret_cast<Function*>(::dlsym(handle_, name));
   }
   [[nodiscard]] long call(const char* name) const { return function<long(long)>(name)(1); }
-  [[nodiscard]] unsigned long hidden_function() const {
+  [[nodiscard]] unsigned long address_of_hidden() const {
     return function<unsigned long()>("address_of_hidden_function")();
   }
 
